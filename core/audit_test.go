@@ -1,0 +1,114 @@
+package core
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// SetReturnedMax bounds how many returned messages a lane keeps in memory. It is
+// called before the engine is used.
+func SetReturnedMax(e *Engine, n int) { e.returnedMax = n }
+
+// Audit compares what memory says of each loaded queue with what memory says
+// elsewhere. Nothing may be in progress.
+func Audit(e *Engine) error {
+	e.tableMu.RLock()
+	defer e.tableMu.RUnlock()
+	var errs []error
+	kept := int64(0)
+	for name, q := range e.byName {
+		q.mu.Lock()
+		if !q.gone && q.full {
+			for _, err := range q.audit() {
+				errs = append(errs, fmt.Errorf("queue %q: %w", name, err))
+			}
+		}
+		kept += int64(q.due.win.bytes + q.tail.win.bytes + q.tail.recent.bytes)
+		for _, l := range q.lanes {
+			kept += int64(l.win.bytes + l.recent.bytes)
+		}
+		q.mu.Unlock()
+	}
+	if n := e.windowBytes.Load(); n != kept {
+		errs = append(errs, fmt.Errorf("windows hold %d bytes, counted are %d", kept, n))
+	}
+	return errors.Join(errs...)
+}
+
+func (q *queue) audit() (errs []error) {
+	bad := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	lanes := []*lane{q.tail}
+	for p, l := range q.lanes {
+		bad(l.place == p, "lane of %v is at %v", l.place, p)
+		bad(l.count > 0 || l.inRing || l.asleep, "lane %v is empty and stays in memory", p)
+		lanes = append(lanes, l)
+	}
+	back := make(map[*lane]int)
+	flying := make(map[*lane][]Seq)
+	inFlight, hidden, buckets := 0, 0, 0
+	for s, i := range q.leases.bySeq {
+		le := &q.leases.slab[i]
+		bad(le.seq == s, "entry %d of %d is for %d", i, s, le.seq)
+		bad(le.lane == q.laneOf(le.place), "lease %d points to a lane that is not there", s)
+		bad(!le.decided, "lease %d is left decided", s)
+		bad(le.status != leaseDead && le.status != leaseDeleting && le.status != leaseFree, "lease %d is left with status %d", s, le.status)
+		bad(le.marked || le.owner != nil, "lease %d has neither a state record nor an owner", s)
+		switch le.status {
+		case leaseInFlight:
+			inFlight++
+			bad((le.owner == nil) == (le.bucket != nil), "lease %d: owner %v, deadline %d", s, le.owner, le.deadline)
+		case leaseHidden:
+			hidden++
+			bad(le.bucket != nil, "lease %d is hidden for ever", s)
+		case leaseReturned:
+			back[le.lane]++
+			bad(le.bucket == nil && le.owner == nil, "lease %d is returned and held", s)
+			if le.lane != nil {
+				bad(slices.Contains(le.lane.returned, s), "lease %d is returned and in no heap", s)
+			} else {
+				bad(slices.Contains(q.due.returned, s), "lease %d is returned and in no heap", s)
+			}
+		}
+		if q.fifo() && le.lane != nil && (le.status == leaseInFlight || le.status == leaseHidden) {
+			flying[le.lane] = append(flying[le.lane], s)
+		}
+	}
+	for _, b := range q.leases.buckets {
+		buckets += b.n
+	}
+	bad(inFlight == q.inFlight && hidden == q.hidden, "%d in flight, %d hidden, counted are %d and %d", inFlight, hidden, q.inFlight, q.hidden)
+	bad(back[nil] == q.due.back, "%d delayed came back, counted are %d", back[nil], q.due.back)
+	for _, l := range lanes {
+		bad(back[l] == l.back, "lane %v: %d came back, counted are %d", l.place, back[l], l.back)
+		slices.Sort(flying[l])
+		bad(slices.Equal(flying[l], l.flying), "lane %v: %v block it, noted are %v", l.place, flying[l], l.flying)
+		bad(slices.Contains(q.ring, l) == l.inRing, "lane %v: in the ring %v", l.place, l.inRing)
+		sure := l.atTail || l.win.len() > 0 || l.back > 0
+		bad(l.inRing || l == q.tail || !sure || !q.ready(l) || l.asleep, "lane %v has something to give and no turn: %+v, durable to %d", l.place, *l, q.durTail)
+		bad(len(l.forgot) == 0 && !l.paging, "lane %v is being paged", l.place)
+		for _, s := range l.unmarked {
+			_, le := q.leases.find(s)
+			bad(le != nil && !le.marked, "lane %v waits for the mark of %d", l.place, s)
+		}
+		for i := l.win.head; i < len(l.win.buf); i++ {
+			e := &l.win.buf[i]
+			bad(e.rec == nil || !q.known(e.seq), "lane %v: %d is in the window and leased", l.place, e.seq)
+			bad(i == l.win.head || l.win.buf[i-1].seq < e.seq, "lane %v: its window is out of order", l.place)
+		}
+	}
+	for _, l := range q.ring {
+		bad(slices.Contains(lanes, l), "lane %v is in the ring and not there", l.place)
+	}
+	n := 0
+	for w := q.waiters.first; w != nil; w = w.next {
+		n++
+		bad(!w.woken, "a waiter that was woken is in the list")
+	}
+	bad(n == q.waiters.n, "%d wait, counted are %d", n, q.waiters.n)
+	return errs
+}

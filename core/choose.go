@@ -1,0 +1,270 @@
+package core
+
+// choose picks messages and takes them out of what is ready. Those that are to be
+// dead-lettered go to dead.
+func (q *queue) choose(o *ReceiveOptions, dlq *queue, picks []pick) ([]pick, []Seq, found, *lane) {
+	const dropsMax, deadMax = 512, 100
+	var dead []Seq
+	now := q.engine.clock.now()
+	size, taken, drops := int64(0), 0, 0
+	for taken < o.Max && drops < dropsMax && len(dead) < deadMax {
+		if q.inFlight >= InFlightMax && o.Owner == nil {
+			break
+		}
+		c, f := q.next(now)
+		if f != foundOne {
+			return picks, dead, f, c.l
+		}
+		bytes := q.candidateBytes(&c)
+		if o.MaxBytes > 0 && taken > 0 && size+bytes > o.MaxBytes {
+			break
+		}
+		if dlq != nil && q.isDead(&c, now) {
+			dead = append(dead, q.setAside(q.entryOf(&c), now, &picks))
+			q.rotate(c.l, false)
+			continue
+		}
+		p := q.lease(&c, o, now)
+		if p.drop {
+			drops++
+		} else {
+			taken++
+			size += bytes
+		}
+		picks = append(picks, p)
+		q.rotate(c.l, !p.drop)
+	}
+	q.prefetch(q.tail)
+	return picks, dead, foundNone, nil
+}
+
+// candidateBytes is what a candidate counts towards ReceiveOptions.MaxBytes: 0
+// for one that was received before the process began, whose size storage knows.
+func (q *queue) candidateBytes(c *candidate) int64 {
+	if c.index >= 0 {
+		return int64(max(q.leases.slab[c.index].size, 0))
+	}
+	return recordCounted(c.e.rec)
+}
+
+// isDead tells whether a candidate is to go to the dead-letter queue: a further
+// receive would exceed the queue's limit, or it has expired and is kept.
+func (q *queue) isDead(c *candidate, now int64) bool {
+	cfg := &q.rec.Config
+	if c.index < 0 {
+		return cfg.ExpiredToDLQ && q.expired(c.e.rec, now)
+	}
+	most := cfg.Redelivery.MaxReceives
+	return most > 0 && int(q.leases.slab[c.index].failures) >= most
+}
+
+// starvingReceives is how often a message comes back before it takes turns.
+const starvingReceives = 3
+
+// next finds the message to give next. On standard queues one that keeps coming
+// back takes turns with those behind it.
+func (q *queue) next(now int64) (candidate, found) {
+	c, f := q.nextInOrder(now)
+	if f != foundOne || !q.starving(&c) {
+		return c, f
+	}
+	if q.turn = !q.turn; q.turn {
+		if other, f := q.nextBehind(c.l, now); f != foundNone {
+			return other, f
+		}
+	}
+	return c, f
+}
+
+// starving tells whether a candidate keeps coming back.
+func (q *queue) starving(c *candidate) bool {
+	return c.index >= 0 && q.rec.Config.Kind == KindStandard && q.leases.slab[c.index].receives > starvingReceives
+}
+
+// nextInOrder goes through returned messages, then due ones, then the lanes.
+func (q *queue) nextInOrder(now int64) (candidate, found) {
+	if q.laned() {
+		if c, f := q.nextDue(); f != foundNone {
+			return c, f
+		}
+		return q.nextInRing(now)
+	}
+	if le := q.firstReturned(q.tail); le != nil {
+		return candidate{l: q.tail, index: q.leases.bySeq[le.seq]}, foundOne
+	}
+	if q.tail.spill != 0 {
+		return candidate{l: q.tail}, foundPage
+	}
+	if c, f := q.nextDue(); f != foundNone {
+		return c, f
+	}
+	return q.nextInWindow(q.tail)
+}
+
+// nextBehind finds what may go before a message of l, or, for nil, of the delayed
+// space, that keeps coming back. Other lanes have their turns anyway.
+func (q *queue) nextBehind(l *lane, now int64) (candidate, found) {
+	if l != nil && q.laned() {
+		return q.nextInWindow(l)
+	}
+	c, f := q.nextDue()
+	if f == foundOne && q.starving(&c) {
+		c, f = q.nextDueFresh()
+	}
+	switch {
+	case f != foundNone:
+		return c, f
+	case q.laned():
+		return q.nextInRing(now)
+	}
+	return q.nextInWindow(q.tail)
+}
+
+func (q *queue) nextDue() (candidate, found) {
+	d := q.due
+	for len(d.returned) > 0 {
+		i, le := q.leases.find(d.returned[0])
+		if le != nil && le.status == leaseReturned && le.lane == nil {
+			return candidate{index: i}, foundOne
+		}
+		d.returned.pop()
+	}
+	return q.nextDueFresh()
+}
+
+// nextDueFresh finds the next due message that nobody has received.
+func (q *queue) nextDueFresh() (candidate, found) {
+	d := q.due
+	d.win.trim()
+	if d.win.len() > 0 {
+		return candidate{index: -1, e: *d.win.front()}, foundOne
+	}
+	if d.hot {
+		return candidate{}, foundPage
+	}
+	return candidate{}, foundNone
+}
+
+func (q *queue) nextInWindow(l *lane) (candidate, found) {
+	l.win.trim()
+	if l.win.len() > 0 {
+		if e := l.win.front(); e.seq <= q.durTail {
+			return candidate{l: l, index: -1, e: *e}, foundOne
+		}
+		return candidate{}, foundNone
+	}
+	if !l.atTail && (l.next <= q.durTail || l.recent.len() > 0 && l.gapEnd < l.next) {
+		return candidate{l: l}, foundPage
+	}
+	return candidate{}, foundNone
+}
+
+// nextInLane finds the next message of a lane of a laned queue.
+func (q *queue) nextInLane(l *lane) (candidate, found) {
+	if le := q.firstReturned(l); le != nil {
+		return candidate{l: l, index: q.leases.bySeq[le.seq]}, foundOne
+	}
+	if l.spill != 0 {
+		return candidate{l: l}, foundPage
+	}
+	return q.nextInWindow(l)
+}
+
+// nextInRing finds the next message of a laned queue: the first of the lane
+// whose turn it is. Lanes that have nothing leave the ring.
+func (q *queue) nextInRing(now int64) (candidate, found) {
+	for len(q.ring) > 0 {
+		if q.rec.Config.Kind == KindPriority {
+			q.firstByPriority()
+		}
+		l := q.ring[0]
+		c, f := q.nextInLane(l)
+		switch {
+		case f == foundPage:
+			return c, f
+		case f == foundOne && q.blocked(l, &c, now):
+		case f == foundOne:
+			return c, f
+		}
+		q.leaveRing()
+	}
+	return candidate{}, foundNone
+}
+
+// leaveRing takes the first lane out of the ring, and out of memory if it is
+// empty.
+func (q *queue) leaveRing() {
+	l := q.ring[0]
+	l.inRing = false
+	q.ring = q.popRing()
+	q.tidy(l)
+}
+
+// tidy forgets a lane that holds nothing. One whose last deletion is not durable
+// is forgotten with that.
+func (q *queue) tidy(l *lane) {
+	if l == q.tail || l.count > 0 || l.inRing || l.paging || l.asleep || len(l.flying) > 0 || l.win.len() > 0 || l.recent.len() > 0 {
+		return
+	}
+	if q.lanes[l.place] == l {
+		delete(q.lanes, l.place)
+	}
+}
+
+// blocked tells whether a FIFO lane has to wait: for a message in flight before
+// its head, or for the head's delay, after which it is woken.
+func (q *queue) blocked(l *lane, c *candidate, now int64) bool {
+	if !q.fifo() {
+		return false
+	}
+	s := c.e.seq
+	if c.index >= 0 {
+		s = q.leases.slab[c.index].seq
+	}
+	if len(l.flying) > 0 && s > l.flying[0] {
+		return true
+	}
+	if delay := q.rec.Config.Delay.Milliseconds(); delay > 0 && c.index < 0 {
+		if at := recordEnqueuedAt(c.e.rec) + delay; at > now {
+			q.sleep(l, at)
+			q.armLocked()
+			return true
+		}
+	}
+	return false
+}
+
+// popRing takes the first lane out of the ring.
+func (q *queue) popRing() []*lane {
+	q.ring[0] = nil
+	if len(q.ring) == 1 {
+		return nil
+	}
+	return q.ring[1:]
+}
+
+// rotate ends a lane's turn: on FIFO queues when it has nothing more to give, on
+// others after each message.
+func (q *queue) rotate(l *lane, gave bool) {
+	if l == nil || len(q.ring) == 0 || q.ring[0] != l {
+		return
+	}
+	if q.ready(l) {
+		if q.fifo() || !gave || q.rec.Config.Kind == KindPriority {
+			return
+		}
+		q.ring = append(q.popRing(), l)
+		return
+	}
+	q.leaveRing()
+}
+
+// firstByPriority brings the lane of the highest priority to the front. There
+// are at most ten.
+func (q *queue) firstByPriority() {
+	for i, l := range q.ring {
+		if l.place.N < q.ring[0].place.N {
+			q.ring[0], q.ring[i] = l, q.ring[0]
+		}
+	}
+}

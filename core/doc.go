@@ -1,0 +1,33 @@
+// Package core is the domain of LeaseMQ: queues, messages, leases and the
+// Change that records what was decided. It knows no wire, no disk format and
+// no peer.
+//
+// # Who may call what
+//
+// Frontends reach the core through [Client] only, from any goroutine. The core
+// reaches storage through [Store] (reads) and [Committer] (writes), both
+// declared here. Each operation decides in memory, under the lock of the queues
+// that it touches, appends its edits to the open [Change] of the sequencer, and
+// answers when that Change is durable.
+//
+// # Lock order
+//
+// Engine.loading, then queue.mu (several queues: by rising [QID]), then one of
+// Engine.tableMu, Owner.mu and sequencer.mu, none of which is held while another
+// lock is taken. The callbacks of a commit run without the sequencer's lock. No
+// lock is held over IO, but for the rare point reads that a decision depends on
+// (deduplication, proof of life on delete, the first load of a queue).
+//
+// # Invariants
+//
+//   - Acknowledge and show to receivers only what is durable. Storage shows a
+//     batch to its readers before the fsync; the durable tail kept here decides
+//     what a receive may see.
+//   - The stored cursor of a lane never passes a message that has neither a
+//     state record in this or an earlier Change nor a durable delete.
+//   - An entry leaves memory only in the durable callback of its delete.
+//   - A state record is deleted by SINGLEDEL only if this process made its one
+//     and only SET and none existed before.
+//   - A receive never scans: ready, due and group order are indexed.
+//   - A failed commit is never rolled back: the engine stops.
+package core

@@ -1,0 +1,22 @@
+package core
+
+// What the tests of package core_test need to see of the inside.
+
+// DecodeQueueState reads what storage keeps as the state of a queue.
+func DecodeQueueState(b []byte) (QueueState, error) { return decodeQueueState(b) }
+
+// DecodeLaneState reads what storage keeps of a lane.
+func DecodeLaneState(b []byte) (cursor Seq, count int64, err error) {
+	s, err := decodeLaneState(b)
+	return s.Cursor, s.Count, err
+}
+
+// DecodeRecord reads a message record.
+func DecodeRecord(rec []byte) (Stored, error) {
+	var s Stored
+	err := decodeRecord(rec, &s)
+	return s, err
+}
+
+// CountedBytes is what a stored message counts in its queue's bytes.
+func CountedBytes(rec []byte) int64 { return recordCounted(rec) }

@@ -1,0 +1,386 @@
+package core
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+	"unicode/utf8"
+)
+
+// queue returns the loaded queue of that name. It is the overlay as well: a
+// queue whose creation or deletion is not durable yet stays in the table.
+func (e *Engine) queue(name string) (*queue, error) {
+	if err := e.up(); err != nil {
+		return nil, err
+	}
+	e.tableMu.RLock()
+	q := e.byName[name]
+	e.tableMu.RUnlock()
+	if q != nil {
+		return q, nil
+	}
+	e.loading.Lock()
+	defer e.loading.Unlock()
+	return e.loadQueue(name)
+}
+
+// loadQueue reads a queue into the table. e.loading is held.
+func (e *Engine) loadQueue(name string) (*queue, error) {
+	e.tableMu.RLock()
+	q := e.byName[name]
+	e.tableMu.RUnlock()
+	if q != nil {
+		return q, nil
+	}
+	qid, err := e.store.QueueID(name)
+	if err != nil {
+		return nil, fmt.Errorf("queue %q: %w", name, err)
+	}
+	if qid == 0 {
+		return nil, ErrNoQueue
+	}
+	b, err := e.store.QueueRecord(qid)
+	if err != nil {
+		return nil, fmt.Errorf("queue %q: %w", name, err)
+	}
+	rec, err := decodeQueueRecord(b)
+	if err != nil {
+		return nil, fmt.Errorf("queue %q: %w", name, err)
+	}
+	var st QueueState
+	if b, err = e.store.QueueState(qid); err == nil && b != nil {
+		st, err = decodeQueueState(b)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("queue %q: %w", name, err)
+	}
+	q = e.newQueue(rec, qid, st)
+	q.redeliverBelow = min(st.Watermark, MakeSeq(e.uncleanTerm+1))
+	e.tableMu.Lock()
+	e.byName[name] = q
+	e.tableMu.Unlock()
+	return q, nil
+}
+
+// usableLocked makes a queue that was just found ready for use.
+func (q *queue) usableLocked() error {
+	q.idle = 0
+	if q.full && !q.gone && !q.out {
+		return nil
+	}
+	if q.gone {
+		return ErrNoQueue
+	}
+	if q.out {
+		return errEvicted
+	}
+	return q.loadLocked()
+}
+
+// forget takes a deleted queue out of the table.
+func (e *Engine) forget(q *queue) {
+	e.tableMu.Lock()
+	defer e.tableMu.Unlock()
+	if e.byName[q.name] == q {
+		delete(e.byName, q.name)
+	}
+}
+
+// with runs f on the queue of that name, with its lock held.
+func (e *Engine) with(name string, f func(q *queue) error) error {
+	for {
+		q, err := e.queue(name)
+		if err != nil {
+			return err
+		}
+		q.mu.Lock()
+		if err = q.usableLocked(); err == nil {
+			err = f(q)
+		}
+		q.mu.Unlock()
+		if err != errEvicted {
+			return err
+		}
+	}
+}
+
+// config returns the configuration of now, which must not be written to.
+func (q *queue) config() *QueueConfig { return &q.shared.Load().Config }
+
+func (q *queue) setRecord(rec *queueRecord) {
+	q.rec = rec
+	q.shared.Store(rec)
+}
+
+func (q *queue) infoLocked() Queue {
+	return Queue{
+		Name: q.name, ID: q.id, QID: q.qid,
+		CreatedAt: q.rec.CreatedAt, ModifiedAt: q.rec.ModifiedAt, Config: q.rec.Config,
+	}
+}
+
+// Declare creates the queue if there is none of that name, and says whether it
+// did. One that exists is returned as it is; the caller compares.
+func (c *Client) Declare(ctx context.Context, name string, cfg QueueConfig) (Queue, bool, error) {
+	e := c.engine
+	if name == "" || len(name) > QueueNameBytesMax || !utf8.ValidString(name) {
+		return Queue{}, false, ErrInvalidName
+	}
+	if err := cfg.check(); err != nil {
+		return Queue{}, false, err
+	}
+	if err := e.up(); err != nil {
+		return Queue{}, false, err
+	}
+	e.loading.Lock()
+	q, err := e.loadQueue(name)
+	if err == nil {
+		q.mu.Lock()
+		info, gone, pending := q.infoLocked(), q.gone, q.configGroup
+		q.mu.Unlock()
+		if !gone {
+			e.loading.Unlock()
+			return info, false, e.settledBy(ctx, pending)
+		}
+		err = ErrNoQueue
+	}
+	if err != ErrNoQueue {
+		e.loading.Unlock()
+		return Queue{}, false, err
+	}
+	info, done, err := e.create(name, cfg)
+	e.loading.Unlock()
+	if err != nil {
+		return Queue{}, false, err
+	}
+	return info, true, wait(ctx, done)
+}
+
+// settledBy waits until group n is durable: nothing is shown before.
+func (e *Engine) settledBy(ctx context.Context, n uint64) error {
+	if done := e.seq.commitOf(n); done != nil {
+		return wait(ctx, done)
+	}
+	return nil
+}
+
+// create makes a new queue. e.loading is held.
+func (e *Engine) create(name string, cfg QueueConfig) (Queue, *commit, error) {
+	now := e.clock.now()
+	rec := &queueRecord{Name: name, CreatedAt: now, ModifiedAt: now, Config: cfg.clone()}
+	g, err := e.seq.begin()
+	if err != nil {
+		return Queue{}, nil, err
+	}
+	qid := QID(e.seq.takeSeq())
+	rec.ID = qid
+	g.put(Edit{Kind: EditPutQueue, Ref: Ref{QID: qid}, Value: encodeQueueRecord(rec)})
+	g.put(Edit{Kind: EditPutName, Ref: Ref{QID: qid}, Key: []byte(name)})
+	n, done := g.n, g.done
+	e.seq.end()
+	q := e.newQueue(rec, qid, QueueState{})
+	q.lastGroup, q.configGroup = n, n
+	e.tableMu.Lock()
+	e.byName[name] = q
+	e.tableMu.Unlock()
+	return q.infoLocked(), done, nil
+}
+
+// Configure changes the configuration of a queue: edit is given a copy, under
+// the queue's lock. Its error is returned and changes nothing. The kind cannot
+// be changed.
+func (c *Client) Configure(ctx context.Context, name string, edit func(*QueueConfig) error) (Queue, error) {
+	var info Queue
+	var done *commit
+	err := c.engine.with(name, func(q *queue) error {
+		cfg := q.rec.Config.clone()
+		if err := edit(&cfg); err != nil {
+			return err
+		}
+		if cfg.Kind != q.rec.Config.Kind {
+			return fmt.Errorf("%w: the kind cannot be changed", ErrInvalidConfig)
+		}
+		if err := cfg.check(); err != nil {
+			return err
+		}
+		rec := *q.rec
+		rec.Config, rec.ModifiedAt = cfg, c.engine.clock.now()
+		g, err := c.engine.seq.begin()
+		if err != nil {
+			return err
+		}
+		g.put(Edit{Kind: EditPutQueue, Ref: Ref{QID: q.qid}, Value: encodeQueueRecord(&rec)})
+		done, q.lastGroup, q.configGroup = g.done, g.n, g.n
+		c.engine.seq.end()
+		q.setRecord(&rec)
+		q.rouse()
+		info = q.infoLocked()
+		return nil
+	})
+	if err != nil {
+		return Queue{}, err
+	}
+	return info, wait(ctx, done)
+}
+
+// rouse looks at delayed FIFO lanes again: the delay may have changed.
+func (q *queue) rouse() {
+	asleep := q.sleeping
+	q.sleeping = nil
+	for _, s := range asleep {
+		s.l.asleep = false
+		q.refresh(s.l)
+	}
+	q.wake(len(asleep))
+}
+
+// Queue describes a queue, or answers ErrNoQueue.
+func (c *Client) Queue(ctx context.Context, name string) (Queue, error) {
+	var info Queue
+	for {
+		q, err := c.engine.queue(name)
+		if err != nil {
+			return Queue{}, err
+		}
+		q.mu.Lock()
+		info = q.infoLocked()
+		gone, out, n := q.gone, q.out, q.configGroup
+		q.mu.Unlock()
+		switch {
+		case out:
+			continue
+		case gone:
+			return Queue{}, ErrNoQueue
+		}
+		return info, c.engine.settledBy(ctx, n)
+	}
+}
+
+// Queues returns up to max names with prefix that sort after the given one.
+func (c *Client) Queues(ctx context.Context, prefix, after string, max int) ([]string, error) {
+	if err := c.engine.up(); err != nil {
+		return nil, err
+	}
+	if done := c.engine.seq.barrier(); done != nil {
+		if err := wait(ctx, done); err != nil {
+			return nil, err
+		}
+	}
+	var names []string
+	err := c.engine.store.Names(prefix, after, func(name string, _ QID) bool {
+		names = append(names, name)
+		return len(names) < max
+	})
+	return names, err
+}
+
+// Delete removes a queue with all its messages. Waiting receives answer
+// ErrNoQueue.
+func (c *Client) Delete(ctx context.Context, name string) error {
+	var done *commit
+	e := c.engine
+	err := e.with(name, func(q *queue) error {
+		g, err := e.seq.begin()
+		if err != nil {
+			return err
+		}
+		q.endIncarnation(g)
+		g.put(Edit{Kind: EditDropName, Key: []byte(name)})
+		done = g.done
+		e.seq.end()
+		e.reapLater(reap{qid: q.qid, few: q.state.Messages <= reapFew, after: done})
+		q.gone = true
+		q.resetLocked()
+		q.wakeAll()
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return wait(ctx, done)
+}
+
+// endIncarnation drops the present incarnation of q within g. Lanes that g has
+// touched are stored still: the reaper finds their messages by them.
+func (q *queue) endIncarnation(g *group) {
+	g.slotOf(q).dropped = true
+	g.put(Edit{Kind: EditDropQueue, Ref: Ref{QID: q.qid}})
+	g.put(Edit{Kind: EditPutReap, Ref: Ref{QID: q.qid}})
+	q.slotGroup, q.lastGroup, q.configGroup = 0, g.n, g.n
+}
+
+// Purge deletes all messages of a queue, of whatever state, and its
+// deduplication entries: the queue goes on as a new incarnation, so that it
+// costs the same for any backlog.
+func (c *Client) Purge(ctx context.Context, name string) error {
+	var done *commit
+	e := c.engine
+	err := e.with(name, func(q *queue) error {
+		g, err := e.seq.begin()
+		if err != nil {
+			return err
+		}
+		old := reap{qid: q.qid, few: q.state.Messages <= reapFew, after: g.done}
+		q.endIncarnation(g)
+		q.qid = QID(e.seq.takeSeq())
+		g.put(Edit{Kind: EditPutQueue, Ref: Ref{QID: q.qid}, Value: encodeQueueRecord(q.rec)})
+		g.put(Edit{Kind: EditPutName, Ref: Ref{QID: q.qid}, Key: []byte(name)})
+		q.state = QueueState{Ordinal: q.state.Ordinal}
+		q.snapshot(g, g.slotOf(q))
+		done = g.done
+		e.seq.end()
+		e.reapLater(old)
+		q.resetLocked()
+		q.overlay = nil
+		return q.loadLocked()
+	})
+	if err != nil {
+		return err
+	}
+	return wait(ctx, done)
+}
+
+func (c *QueueConfig) clone() QueueConfig {
+	d := *c
+	d.Attributes, d.Tags = maps.Clone(c.Attributes), maps.Clone(c.Tags)
+	return d
+}
+
+// check refuses what is out of bounds.
+func (c *QueueConfig) check() error {
+	bad := func(what string, v any) error { return fmt.Errorf("%w: %s %v", ErrInvalidConfig, what, v) }
+	r := &c.Redelivery
+	switch {
+	case c.Kind > KindPriority:
+		return bad("kind", c.Kind)
+	case c.VisibilityTimeout < 0 || c.VisibilityTimeout > VisibilityMax:
+		return bad("visibility timeout", c.VisibilityTimeout)
+	case c.Delay < 0 || c.Delay > DelayMax:
+		return bad("delay", c.Delay)
+	case c.Retention < 0:
+		return bad("retention", c.Retention)
+	case c.ReceiveWait < 0 || c.ReceiveWait > time.Hour:
+		return bad("receive wait", c.ReceiveWait)
+	case c.MaxMessageBytes < 0 || c.MaxMessages < 0 || c.MaxBytes < 0:
+		return bad("maximum", min(c.MaxMessageBytes, c.MaxMessages, c.MaxBytes))
+	case c.Marks > MarksSync || c.DedupScope > DedupGroup || c.Overflow > OverflowDropOldest:
+		return bad("policy", []any{c.Marks, c.DedupScope, c.Overflow})
+	case r.MaxReceives < 0 || r.MaxReceives > 1000 || r.MaxReceives == 0 && r.DeadLetterQueue != "":
+		return bad("max receives", r.MaxReceives)
+	case !(r.Multiplier >= 0 && r.Multiplier <= 1000): // NaN too
+		return bad("redelivery multiplier", r.Multiplier)
+	case r.InitialDelay < 0 || r.MaxDelay < 0 || r.InitialDelay > VisibilityMax || r.MaxDelay > VisibilityMax:
+		return bad("redelivery delay", r.InitialDelay)
+	}
+	if c.Kind == KindFIFO {
+		c.Marks = MarksSync
+	}
+	for _, m := range []map[string]string{c.Attributes, c.Tags} {
+		if slices.ContainsFunc(slices.Collect(maps.Keys(m)), func(k string) bool { return !utf8.ValidString(k) || !utf8.ValidString(m[k]) }) {
+			return bad("attribute", "not UTF-8")
+		}
+	}
+	return nil
+}

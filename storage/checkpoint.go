@@ -1,0 +1,79 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/leasemq/broker/core"
+)
+
+// Checkpoint writes a copy of the database as it is now into dir, which must not
+// exist, while it is in use. On the same file system tables are hard links.
+// Commits wait while the links are made and the log is copied. A database opened
+// from the copy counts as not cleanly closed.
+func (d *DB) Checkpoint(dir string) error {
+	if d.opts.Memory {
+		return fmt.Errorf("checkpoint: %w: a database in memory has none", errors.ErrUnsupported)
+	}
+	if !d.enter() {
+		return core.ErrStopped
+	}
+	defer d.leave()
+	if d.watch.full.Load() {
+		return fmt.Errorf("checkpoint: %w", core.ErrDiskFull)
+	}
+	// What is flushed now need not be copied under the pause below.
+	if err := d.flush(); err != nil {
+		return fmt.Errorf("checkpoint: %w", err)
+	}
+	if err := d.pauseWrites(); err != nil {
+		return err
+	}
+	defer d.resumeWrites()
+	// Pebble copies the live log to its end, block by block. A block that is
+	// written meanwhile would be in the copy in part, with whole ones behind it,
+	// which the open of the copy refuses as damage.
+	if err := d.pebble.Checkpoint(dir, pebble.WithFlushedWAL()); err != nil {
+		return fmt.Errorf("checkpoint: %w", d.readError(err))
+	}
+	return nil
+}
+
+// flush writes the memtables to tables and waits for it.
+func (d *DB) flush() error {
+	if err := d.pauseWrites(); err != nil {
+		return err
+	}
+	flushed, err := d.pebble.AsyncFlush()
+	d.resumeWrites()
+	if err != nil {
+		return err
+	}
+	select {
+	case <-flushed:
+		return nil
+	case <-d.guard.closed:
+		return core.ErrStopped
+	case <-d.failed:
+		return d.failure
+	}
+}
+
+// pauseWrites keeps everybody else from writing to Pebble's log. It fails when
+// the database has failed: who held the log then may never give it back.
+func (d *DB) pauseWrites() error {
+	select {
+	case d.writing <- struct{}{}:
+	case <-d.failed:
+		return d.failure
+	}
+	if err := d.Err(); err != nil {
+		d.resumeWrites()
+		return err
+	}
+	return nil
+}
+
+func (d *DB) resumeWrites() { <-d.writing }
