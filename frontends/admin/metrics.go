@@ -1,0 +1,128 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/leasemq/broker/core"
+)
+
+// scrapesMax bounds the scrapes that are served at once.
+const scrapesMax = 4
+
+// scrapeWait bounds the reading of queues for one scrape.
+const scrapeWait = 5 * time.Second
+
+// metrics returns the handler of /metrics, over a registry of its own: two
+// nodes in one process do not share counters.
+func (s *Server) metrics() (http.Handler, error) {
+	registry := prometheus.NewRegistry()
+	all := append([]prometheus.Collector{
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		newQueueCollector(s.client, s.engine, s.options.MetricQueues, s.log),
+	}, s.options.Collectors...)
+	for _, c := range all {
+		if err := registry.Register(c); err != nil {
+			return nil, fmt.Errorf("register metrics: %w", err)
+		}
+	}
+	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{
+		ErrorLog:            slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
+		ErrorHandling:       promhttp.ContinueOnError,
+		MaxRequestsInFlight: scrapesMax,
+	}), nil
+}
+
+// queueCollector reads the counts of queues when it is scraped, so that nothing
+// is kept up to date for nobody.
+type queueCollector struct {
+	client *core.Client
+	engine *core.Engine
+	most   int
+	log    *slog.Logger
+
+	messages, bytes, oldest, waiters, total *prometheus.Desc
+	dropped                                 prometheus.Counter
+}
+
+func newQueueCollector(client *core.Client, engine *core.Engine, most int, log *slog.Logger) *queueCollector {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc(name, help, labels, nil)
+	}
+	return &queueCollector{
+		client: client, engine: engine, most: most, log: log,
+		messages: desc("broker_queue_messages", "Messages in a queue, by state.", "queue", "state"),
+		bytes:    desc("broker_queue_bytes", "Bytes of bodies and attributes in a queue.", "queue"),
+		oldest:   desc("broker_queue_oldest_message_age_seconds", "Age of the oldest message of a queue; 0 if it is empty.", "queue"),
+		waiters:  desc("broker_queue_waiting_receives", "Receives that wait for a message.", "queue"),
+		total:    desc("broker_queues", "Queues of the node."),
+		dropped: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "broker_series_dropped_total",
+			Help: "Queues left out of scrapes because there were more than admin.metric_queues.",
+		}),
+	}
+}
+
+// Describe tells the registry which metrics to expect.
+func (c *queueCollector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{c.messages, c.bytes, c.oldest, c.waiters, c.total} {
+		ch <- d
+	}
+	c.dropped.Describe(ch)
+}
+
+// Collect reads the queues. What cannot be read is left out and logged.
+func (c *queueCollector) Collect(ch chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeWait)
+	defer cancel()
+	total, after := 0, ""
+	for {
+		names, err := c.client.Queues(ctx, "", after, queuesMax)
+		if err != nil {
+			c.log.Warn("list queues for metrics", "error", err)
+			break
+		}
+		for i, name := range names {
+			if total+i < c.most {
+				c.queue(ctx, ch, name)
+			}
+		}
+		total += len(names)
+		if len(names) < queuesMax {
+			break
+		}
+		after = names[len(names)-1]
+	}
+	c.dropped.Add(float64(max(0, total-max(0, c.most))))
+	ch <- prometheus.MustNewConstMetric(c.total, prometheus.GaugeValue, float64(total))
+	c.dropped.Collect(ch)
+}
+
+func (c *queueCollector) queue(ctx context.Context, ch chan<- prometheus.Metric, name string) {
+	st, err := c.client.Stats(ctx, name)
+	if err != nil {
+		c.log.Debug("read queue for metrics", "queue", name, "error", err)
+		return
+	}
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, append([]string{name}, labels...)...)
+	}
+	gauge(c.messages, float64(st.Ready), "ready")
+	gauge(c.messages, float64(st.InFlight), "inflight")
+	gauge(c.messages, float64(st.Delayed), "delayed")
+	gauge(c.bytes, float64(st.Bytes))
+	gauge(c.waiters, float64(st.Waiters))
+	age := 0.0
+	if st.OldestAt != 0 {
+		age = max(0, float64(c.engine.Now()-st.OldestAt)/1000)
+	}
+	gauge(c.oldest, age)
+}

@@ -1,0 +1,176 @@
+package admin
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"reflect"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/leasemq/broker/core"
+)
+
+// createRequest is Settings with the name beside them.
+type createRequest struct {
+	Name     string   `json:"name"`
+	Settings Settings `json:"settings"`
+}
+
+func (s *Server) listQueues(r *http.Request) (int, any, error) {
+	limit, err := number(r, "limit", messagesMax, queuesMax)
+	if err != nil {
+		return 0, nil, err
+	}
+	q := r.URL.Query()
+	names, err := s.client.Queues(r.Context(), q.Get("prefix"), q.Get("after"), limit)
+	if err != nil {
+		return 0, nil, err
+	}
+	list := QueueList{Queues: make([]Queue, 0, len(names))}
+	for _, name := range names {
+		queue, err := s.look(r, name)
+		if status, _ := explain(err); err != nil && status == http.StatusNotFound {
+			continue // deleted since it was listed
+		}
+		if err != nil {
+			return 0, nil, err
+		}
+		list.Queues = append(list.Queues, queue)
+	}
+	if len(names) == limit {
+		list.Next = names[len(names)-1]
+	}
+	return http.StatusOK, list, nil
+}
+
+// look returns the queue with its counts.
+func (s *Server) look(r *http.Request, name string) (Queue, error) {
+	q, err := s.client.Queue(r.Context(), name)
+	if err != nil {
+		return Queue{}, err
+	}
+	st, err := s.client.Stats(r.Context(), name)
+	if err != nil {
+		return Queue{}, err
+	}
+	return showQueue(q, st), nil
+}
+
+func (s *Server) createQueue(r *http.Request) (int, any, error) {
+	b, err := readBody(r, settingsBytesMax)
+	if err != nil {
+		return 0, nil, err
+	}
+	// The defaults depend on the kind, so that it is read first.
+	var kinded struct {
+		Name     string `json:"name"`
+		Settings struct {
+			Kind string `json:"kind"`
+		} `json:"settings"`
+	}
+	if err := json.Unmarshal(b, &kinded); err != nil {
+		return 0, nil, fmt.Errorf("%w: %w", errBadRequest, err)
+	}
+	kind := core.KindStandard
+	switch {
+	case kinded.Settings.Kind != "":
+		if kind, err = valueOf[core.QueueKind]("kind", kinded.Settings.Kind, namesOfKind()); err != nil {
+			return 0, nil, fmt.Errorf("%w: %w", core.ErrInvalidConfig, err)
+		}
+	case strings.HasSuffix(kinded.Name, ".fifo"):
+		kind = core.KindFIFO
+	}
+	req := createRequest{Settings: showSettings(core.DefaultQueueConfig(kind))}
+	if err := decode(b, &req); err != nil {
+		return 0, nil, err
+	}
+	cfg, err := req.Settings.config()
+	if err != nil {
+		return 0, nil, err
+	}
+	q, created, err := s.client.Declare(r.Context(), req.Name, cfg)
+	if err != nil {
+		return 0, nil, err
+	}
+	status := http.StatusCreated
+	if !created {
+		status = http.StatusOK
+		if err := sameSettings(q.Config, b); err != nil {
+			return 0, nil, err
+		}
+	}
+	queue, err := s.look(r, req.Name)
+	return status, queue, err
+}
+
+// sameSettings fails if the settings that a request names are not those of the
+// queue that is there already. What it does not name may differ.
+func sameSettings(c core.QueueConfig, request []byte) error {
+	have := showSettings(c)
+	want := createRequest{Settings: showSettings(c)}
+	want.Settings.Tags, want.Settings.Attributes = nil, nil
+	if err := decode(request, &want); err != nil {
+		return err
+	}
+	want.Settings.keepAbsent(have)
+	if !reflect.DeepEqual(have, want.Settings) {
+		return fmt.Errorf("%w: %s", core.ErrQueueExists, want.Name)
+	}
+	return nil
+}
+
+// keepAbsent takes from old the maps that s lacks: they are replaced whole or
+// kept, since merging could never remove a tag.
+func (s *Settings) keepAbsent(old Settings) {
+	if s.Tags == nil {
+		s.Tags = old.Tags
+	}
+	if s.Attributes == nil {
+		s.Attributes = old.Attributes
+	}
+}
+
+func (s *Server) getQueue(r *http.Request) (int, any, error) {
+	queue, err := s.look(r, r.PathValue("queue"))
+	return http.StatusOK, queue, err
+}
+
+func (s *Server) patchQueue(r *http.Request) (int, any, error) {
+	b, err := readBody(r, settingsBytesMax)
+	if err != nil {
+		return 0, nil, err
+	}
+	name := r.PathValue("queue")
+	_, err = s.client.Configure(r.Context(), name, func(c *core.QueueConfig) error {
+		old := showSettings(*c)
+		settings := old
+		// The maps of a queue are shared, hence must not be decoded into.
+		settings.Tags, settings.Attributes = nil, nil
+		if err := decode(b, &settings); err != nil {
+			return err
+		}
+		settings.keepAbsent(old)
+		*c, err = settings.config()
+		return err
+	})
+	if err != nil {
+		return 0, nil, err
+	}
+	queue, err := s.look(r, name)
+	return http.StatusOK, queue, err
+}
+
+func (s *Server) deleteQueue(r *http.Request) (int, any, error) {
+	return http.StatusNoContent, nil, s.client.Delete(r.Context(), r.PathValue("queue"))
+}
+
+func (s *Server) purgeQueue(r *http.Request) (int, any, error) {
+	return http.StatusNoContent, nil, s.client.Purge(r.Context(), r.PathValue("queue"))
+}
+
+// QueuePath returns the path of a queue in the API, or of what follows it.
+func QueuePath(name string, more ...string) string {
+	return "/api/v1/queues/" + strings.Join(append([]string{url.PathEscape(name)}, more...), "/")
+}

@@ -1,0 +1,429 @@
+package sqs
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/leasemq/broker/core"
+)
+
+// The attributes of a queue.
+const (
+	attrPolicy            = "Policy"
+	attrVisibility        = "VisibilityTimeout"
+	attrMaxMessageSize    = "MaximumMessageSize"
+	attrRetention         = "MessageRetentionPeriod"
+	attrMessages          = "ApproximateNumberOfMessages"
+	attrNotVisible        = "ApproximateNumberOfMessagesNotVisible"
+	attrCreated           = "CreatedTimestamp"
+	attrModified          = "LastModifiedTimestamp"
+	attrARN               = "QueueArn"
+	attrDelayed           = "ApproximateNumberOfMessagesDelayed"
+	attrDelay             = "DelaySeconds"
+	attrWait              = "ReceiveMessageWaitTimeSeconds"
+	attrRedrive           = "RedrivePolicy"
+	attrFIFOQueue         = "FifoQueue"
+	attrContentDedup      = "ContentBasedDeduplication"
+	attrKMSKey            = "KmsMasterKeyId"
+	attrKMSReuse          = "KmsDataKeyReusePeriodSeconds"
+	attrDedupScope        = "DeduplicationScope"
+	attrThroughput        = "FifoThroughputLimit"
+	attrRedriveAllow      = "RedriveAllowPolicy"
+	attrManagedEncryption = "SqsManagedSseEnabled"
+)
+
+// attributeList lists the attributes of a queue in the order of the API
+// reference.
+func attributeList() []string {
+	return []string{
+		attrPolicy, attrVisibility, attrMaxMessageSize, attrRetention, attrMessages, attrNotVisible, attrCreated,
+		attrModified, attrARN, attrDelayed, attrDelay, attrWait, attrRedrive, attrFIFOQueue, attrContentDedup,
+		attrKMSKey, attrKMSReuse, attrDedupScope, attrThroughput, attrRedriveAllow, attrManagedEncryption,
+	}
+}
+
+func isCount(name string) bool {
+	return name == attrMessages || name == attrNotVisible || name == attrDelayed
+}
+
+// Values of attributes, where they are words.
+const (
+	scopeQueue      = "queue"
+	scopeGroup      = "messageGroup"
+	perQueue        = "perQueue"
+	perGroup        = "perMessageGroupId"
+	kmsReuseDefault = "300"
+)
+
+// attribute returns the value of an attribute as GetQueueAttributes shows it,
+// and whether the queue has one. stats may be nil if name is no count.
+func (s *Server) attribute(q *core.Queue, stats *core.QueueStats, name string) (value string, ok bool) {
+	c := &q.Config
+	switch name {
+	case attrARN:
+		return s.arn(q.Name), true
+	case attrCreated:
+		return strconv.FormatInt(q.CreatedAt/1000, 10), true
+	case attrModified:
+		return strconv.FormatInt(q.ModifiedAt/1000, 10), true
+	case attrDelay:
+		return seconds(c.Delay), true
+	case attrVisibility:
+		return seconds(c.VisibilityTimeout), true
+	case attrRetention:
+		return seconds(c.Retention), true
+	case attrWait:
+		return seconds(c.ReceiveWait), true
+	case attrMaxMessageSize:
+		if c.MaxMessageBytes == 0 {
+			return strconv.Itoa(s.options.MessageBytesMax), true
+		}
+		return strconv.FormatInt(c.MaxMessageBytes, 10), true
+	case attrRedrive:
+		return s.redrivePolicy(c)
+	}
+	if isCount(name) && stats != nil {
+		return count(stats, name), true
+	}
+	if v, ok, isFIFO := fifoAttribute(c, name); isFIFO {
+		return v, ok
+	}
+	return keptAttribute(c, name)
+}
+
+func seconds(d time.Duration) string { return strconv.FormatInt(int64(d/time.Second), 10) }
+
+func count(stats *core.QueueStats, name string) string {
+	n := stats.Ready
+	switch name {
+	case attrNotVisible:
+		n = stats.InFlight
+	case attrDelayed:
+		n = stats.Delayed
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+// fifoAttribute is attribute for those that only FIFO queues have; known tells
+// whether name is one.
+func fifoAttribute(c *core.QueueConfig, name string) (value string, ok, known bool) {
+	isFIFO := c.Kind == core.KindFIFO
+	switch name {
+	case attrFIFOQueue:
+		return "true", isFIFO, true
+	case attrContentDedup:
+		return strconv.FormatBool(c.ContentDedup), isFIFO, true
+	case attrDedupScope:
+		if c.DedupScope == core.DedupGroup {
+			return scopeGroup, isFIFO, true
+		}
+		return scopeQueue, isFIFO, true
+	case attrThroughput:
+		if v, ok := c.Attributes[attrThroughput]; ok {
+			return v, isFIFO, true
+		}
+		return perQueue, isFIFO, true
+	}
+	return "", false, false
+}
+
+// keptAttribute is attribute for those that are kept as they were sent.
+func keptAttribute(c *core.QueueConfig, name string) (value string, ok bool) {
+	value, ok = c.Attributes[name]
+	_, hasKey := c.Attributes[attrKMSKey]
+	switch {
+	case name == attrManagedEncryption && hasKey:
+		return "false", true
+	case name == attrManagedEncryption && !ok:
+		return "true", true
+	case name == attrKMSReuse && hasKey && !ok:
+		return kmsReuseDefault, true
+	}
+	return value, ok
+}
+
+// redrivePolicy returns the canonical form, which Terraform compares.
+func (s *Server) redrivePolicy(c *core.QueueConfig) (string, bool) {
+	if c.Redelivery.DeadLetterQueue == "" {
+		return "", false
+	}
+	b := append([]byte(nil), `{"deadLetterTargetArn":`...)
+	b = appendQuoted(b, bytesOf(s.arn(c.Redelivery.DeadLetterQueue)))
+	b = append(b, `,"maxReceiveCount":`...)
+	b = strconv.AppendInt(b, int64(c.Redelivery.MaxReceives), 10)
+	return string(append(b, '}')), true
+}
+
+func invalidAttribute(name string) error {
+	return fail(faultInvalidAttributeValue, "Invalid value for the parameter %s.", name)
+}
+
+func unknownAttribute(name string) error {
+	return fail(faultInvalidAttributeName, "Unknown Attribute %s.", name)
+}
+
+// applyAttributes checks the attributes of the request, including what the
+// dead-letter queue says to them, and sets them in cfg.
+func (c *call) applyAttributes(cfg *core.QueueConfig, name string, create bool) error {
+	if err := c.setAttributes(cfg, create); err != nil {
+		return err
+	}
+	for _, a := range c.params.attributes {
+		if a.name.view() == attrRedrive && len(a.value) > 0 {
+			return c.checkDeadLetterQueue(cfg, name, a.value)
+		}
+	}
+	return nil
+}
+
+// setAttributes sets the attributes of the request in cfg, which may share its
+// maps with others.
+func (c *call) setAttributes(cfg *core.QueueConfig, create bool) error {
+	cfg.Attributes = maps.Clone(cfg.Attributes)
+	var wantsKMS, wantsManaged bool
+	for _, a := range c.params.attributes {
+		name := string(a.name)
+		if err := c.setAttribute(cfg, name, string(a.value), create); err != nil {
+			return err
+		}
+		wantsKMS = wantsKMS || name == attrKMSKey && len(a.value) > 0
+		wantsManaged = wantsManaged || name == attrManagedEncryption && a.value.view() == "true"
+	}
+	switch {
+	case wantsKMS && wantsManaged:
+		return fail(faultInvalidAttributeName, "You can use one type of server-side encryption (SSE) at one time. You can either enable KMS SSE or SQS SSE.")
+	case wantsKMS:
+		delete(cfg.Attributes, attrManagedEncryption)
+	case wantsManaged:
+		delete(cfg.Attributes, attrKMSKey)
+		delete(cfg.Attributes, attrKMSReuse)
+	}
+	if cfg.Attributes[attrThroughput] == perGroup && cfg.DedupScope != core.DedupGroup {
+		return fail(faultInvalidAttributeValue, "Invalid value for the parameter %s. Reason: %s is allowed only when %s is set to %s.", attrThroughput, perGroup, attrDedupScope, scopeGroup)
+	}
+	return nil
+}
+
+func (c *call) setAttribute(cfg *core.QueueConfig, name, value string, create bool) error {
+	switch name {
+	case attrDelay:
+		return setSeconds(&cfg.Delay, name, value, 0, delayMax)
+	case attrVisibility:
+		return setSeconds(&cfg.VisibilityTimeout, name, value, 0, visibilityMax)
+	case attrRetention:
+		return setSeconds(&cfg.Retention, name, value, 60, 1_209_600)
+	case attrWait:
+		return setSeconds(&cfg.ReceiveWait, name, value, 0, waitSecondsMax)
+	case attrMaxMessageSize:
+		n, err := strconv.ParseInt(value, 10, 64)
+		if err != nil || n < 1024 || n > int64(c.server.options.MessageBytesMax) {
+			return invalidAttribute(name)
+		}
+		cfg.MaxMessageBytes = n
+		return nil
+	case attrRedrive:
+		return c.setRedrivePolicy(cfg, value)
+	case attrFIFOQueue, attrContentDedup, attrDedupScope, attrThroughput:
+		return setFIFOAttribute(cfg, name, value, create)
+	}
+	return setKept(cfg, name, value)
+}
+
+func setSeconds(field *time.Duration, name, value string, low, high int64) error {
+	n, err := strconv.ParseInt(value, 10, 64)
+	if err != nil || n < low || n > high {
+		return invalidAttribute(name)
+	}
+	*field = time.Duration(n) * time.Second
+	return nil
+}
+
+// setFIFOAttribute sets what only FIFO queues have.
+func setFIFOAttribute(cfg *core.QueueConfig, name, value string, create bool) error {
+	if cfg.Kind != core.KindFIFO {
+		if name == attrFIFOQueue || name == attrContentDedup {
+			return unknownAttribute(name)
+		}
+		return fail(faultInvalidAttributeName, "You can specify the %s only when FifoQueue is set to true.", name)
+	}
+	switch name + "=" + value {
+	case attrFIFOQueue + "=true":
+	case attrFIFOQueue + "=false":
+		if !create {
+			return fail(faultInvalidAttributeValue, "Invalid value for the parameter FifoQueue. Reason: Modifying queue type is not supported.")
+		}
+		return invalidAttribute(name)
+	case attrContentDedup + "=true":
+		cfg.ContentDedup = true
+	case attrContentDedup + "=false":
+		cfg.ContentDedup = false
+	case attrDedupScope + "=" + scopeQueue:
+		cfg.DedupScope = core.DedupQueue
+	case attrDedupScope + "=" + scopeGroup:
+		cfg.DedupScope = core.DedupGroup
+	case attrThroughput + "=" + perQueue, attrThroughput + "=" + perGroup:
+		keep(cfg, name, value)
+	default:
+		return invalidAttribute(name)
+	}
+	return nil
+}
+
+// setKept checks an attribute that the core has no field for, and keeps it. An
+// empty value removes it.
+func setKept(cfg *core.QueueConfig, name, value string) error {
+	ok := false
+	switch name {
+	case attrPolicy:
+		ok = value == "" || isJSONObject(value)
+	case attrRedriveAllow:
+		if value == "" {
+			ok = true
+			break
+		}
+		if _, err := parseRedriveAllow(value); err != nil {
+			return err
+		}
+		ok = true
+	case attrKMSKey:
+		ok = len(value) <= 2048 && validText(bytesOf(value))
+	case attrKMSReuse:
+		n, err := strconv.ParseInt(value, 10, 64)
+		ok = err == nil && 60 <= n && n <= 86_400
+	case attrManagedEncryption:
+		ok = value == "true" || value == "false"
+	default:
+		return unknownAttribute(name)
+	}
+	if !ok {
+		return invalidAttribute(name)
+	}
+	if value == "" {
+		delete(cfg.Attributes, name)
+		return nil
+	}
+	keep(cfg, name, value)
+	return nil
+}
+
+func keep(cfg *core.QueueConfig, name, value string) {
+	if cfg.Attributes == nil {
+		cfg.Attributes = make(map[string]string)
+	}
+	cfg.Attributes[name] = value
+}
+
+func isJSONObject(s string) bool {
+	v := jsontext.Value(s)
+	return v.IsValid() && v.Kind() == '{'
+}
+
+// Bounds of maxReceiveCount.
+const (
+	maxReceivesMin = 1
+	maxReceivesMax = 1000
+)
+
+// setRedrivePolicy reads {"deadLetterTargetArn":"...","maxReceiveCount":3}; the
+// count may be a string. An empty value removes the policy.
+func (c *call) setRedrivePolicy(cfg *core.QueueConfig, value string) error {
+	if value == "" {
+		cfg.Redelivery.DeadLetterQueue, cfg.Redelivery.MaxReceives = "", 0
+		return nil
+	}
+	wrong := func(reason string) error { return invalid(text(value), attrRedrive, reason) }
+	var p struct {
+		Target *string        `json:"deadLetterTargetArn"`
+		Count  jsontext.Value `json:"maxReceiveCount"`
+	}
+	if err := json.Unmarshal([]byte(value), &p); err != nil {
+		return wrong("Redrive policy is not a valid JSON map.")
+	}
+	switch {
+	case p.Target == nil:
+		return wrong("Redrive policy does not contain mandatory attribute: deadLetterTargetArn.")
+	case p.Count == nil:
+		return wrong("Redrive policy does not contain mandatory attribute: maxReceiveCount.")
+	}
+	digits := string(p.Count)
+	if unquoted, err := jsontext.AppendUnquote(nil, p.Count); err == nil {
+		digits = string(unquoted)
+	}
+	n, err := strconv.Atoi(digits)
+	if err != nil || n < maxReceivesMin || n > maxReceivesMax {
+		return wrong("Invalid value for maxReceiveCount: " + digits + ", valid values are from 1 to 1000 both inclusive.")
+	}
+	name, ok := c.server.queueOfARN(*p.Target)
+	if !ok {
+		return wrong("Dead letter target does not exist.")
+	}
+	cfg.Redelivery.DeadLetterQueue, cfg.Redelivery.MaxReceives = name, n
+	return nil
+}
+
+// checkDeadLetterQueue checks that the dead-letter queue in cfg, the one of queue
+// name, exists, is of the same kind, and allows it.
+func (c *call) checkDeadLetterQueue(cfg *core.QueueConfig, name string, value text) error {
+	dlq, err := c.client.Queue(contextOfWork(), cfg.Redelivery.DeadLetterQueue)
+	switch {
+	case errors.Is(err, core.ErrNoQueue):
+		return invalid(value, attrRedrive, "Dead letter target does not exist.")
+	case err != nil:
+		return err
+	case (dlq.Config.Kind == core.KindFIFO) != (cfg.Kind == core.KindFIFO):
+		return invalid(value, attrRedrive, "Dead letter target must be of the same type of queue as the source.")
+	}
+	allow, err := parseRedriveAllow(dlq.Config.Attributes[attrRedriveAllow])
+	if err != nil {
+		return nil // it was checked when it was set
+	}
+	if allow.Permission == allowNone || allow.Permission == allowByQueue && !slices.Contains(allow.Sources, c.server.arn(name)) {
+		return invalid(value, attrRedrive, "Queue "+name+" does not have permission to use the target as its dead-letter queue.")
+	}
+	return nil
+}
+
+// The permissions of a RedriveAllowPolicy.
+const (
+	allowEvery      = "allowAll"
+	allowNone       = "denyAll"
+	allowByQueue    = "byQueue"
+	allowSourcesMax = 10
+)
+
+// redriveAllow is a RedriveAllowPolicy.
+type redriveAllow struct {
+	Permission string   `json:"redrivePermission"`
+	Sources    []string `json:"sourceQueueArns"`
+}
+
+// parseRedriveAllow reads a RedriveAllowPolicy; none at all allows every queue.
+func parseRedriveAllow(value string) (redriveAllow, error) {
+	p := redriveAllow{Permission: allowEvery}
+	if value == "" {
+		return p, nil
+	}
+	wrong := func(reason string) error { return invalid(text(value), attrRedriveAllow, reason) }
+	if err := json.Unmarshal([]byte(value), &p); err != nil {
+		return p, wrong("Redrive allow policy is not a valid JSON map.")
+	}
+	switch p.Permission {
+	case allowEvery, allowNone:
+		if len(p.Sources) > 0 {
+			return p, wrong("sourceQueueArns can be given only with redrivePermission byQueue.")
+		}
+	case allowByQueue:
+		if len(p.Sources) == 0 || len(p.Sources) > allowSourcesMax {
+			return p, wrong("redrivePermission byQueue needs 1 to 10 sourceQueueArns.")
+		}
+	default:
+		return p, wrong("redrivePermission must be allowAll, denyAll or byQueue.")
+	}
+	return p, nil
+}
