@@ -1,0 +1,351 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leasemq/broker/frontends/admin"
+)
+
+func newQueueCommand(std streams) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "queue",
+		Short: "List, make, change and empty queues",
+		Args:  onlyCommands,
+		RunE:  action(needSubcommand),
+	}
+	c := addClient(cmd)
+	cmd.AddCommand(
+		newQueueListCommand(std, c),
+		newQueueCreateCommand(std, c),
+		newQueueShowCommand(std, c),
+		newQueueSetCommand(std, c),
+		newQueueRemoveCommand(std, c),
+		newQueuePurgeCommand(std, c),
+		newQueuePeekCommand(std, c),
+	)
+	return cmd
+}
+
+func newQueueListCommand(std streams, c *client) *cobra.Command {
+	cmd := &cobra.Command{Use: "ls [PREFIX]", Short: "List queues with their counts", Args: cobra.MaximumNArgs(1)}
+	out := addOutput(cmd, std.out, "table")
+	cmd.RunE = action(func(cmd *cobra.Command, args []string) error {
+		query := url.Values{"limit": {"500"}}
+		if len(args) == 1 {
+			query.Set("prefix", args[0])
+		}
+		all := []admin.Queue{}
+		for {
+			var page admin.QueueList
+			if err := c.do(cmd.Context(), http.MethodGet, "/api/v1/queues?"+query.Encode(), nil, &page); err != nil {
+				return err
+			}
+			all = append(all, page.Queues...)
+			if page.Next == "" {
+				break
+			}
+			query.Set("after", page.Next)
+		}
+		t := table{header: []string{"NAME", "KIND", "MESSAGES", "READY", "IN-FLIGHT", "DELAYED", "BYTES", "OLDEST"}}
+		var names []string
+		for _, q := range all {
+			names = append(names, q.Name)
+			t.add(q.Name, q.Settings.Kind, count(q.Stats.Messages), count(q.Stats.Ready), count(q.Stats.InFlight),
+				count(q.Stats.Delayed), bytesText(q.Stats.Bytes), age(q.Stats.Oldest))
+		}
+		return out.show(all, t, names...)
+	})
+	return cmd
+}
+
+func count(n int64) string { return strconv.FormatInt(n, 10) }
+
+// age tells how long ago t was, "-" if there is none.
+func age(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return max(0, time.Since(t)).Truncate(time.Second).String()
+}
+
+// showQueue writes one queue.
+func showQueue(out *output, q admin.Queue) error {
+	s := q.Settings
+	t := table{}
+	t.add("name", q.Name)
+	t.add("kind", s.Kind)
+	t.add("created", q.CreatedAt.Format(time.RFC3339))
+	t.add("messages", fmt.Sprintf("%d (%d ready, %d in flight, %d delayed)", q.Stats.Messages, q.Stats.Ready, q.Stats.InFlight, q.Stats.Delayed))
+	t.add("bytes", bytesText(q.Stats.Bytes))
+	t.add("oldest", age(q.Stats.Oldest))
+	t.add("visibility timeout", time.Duration(s.VisibilityTimeout).String())
+	t.add("delay", time.Duration(s.Delay).String())
+	t.add("retention", forEver(time.Duration(s.Retention)))
+	if s.Kind == "fifo" {
+		t.add("content dedup", fmt.Sprint(s.ContentDedup))
+		t.add("dedup scope", s.DedupScope)
+	}
+	if d := s.Redelivery; d.DeadLetterQueue != "" {
+		t.add("dead-letter queue", fmt.Sprintf("%s after %d receives", d.DeadLetterQueue, d.MaxReceives))
+	}
+	if s.MaxMessages > 0 || s.MaxBytes > 0 {
+		t.add("limit", fmt.Sprintf("%d messages, %s bytes, then %s (0: none)", s.MaxMessages, bytesText(s.MaxBytes), s.Overflow))
+	}
+	for _, name := range sortedKeys(s.Tags) {
+		t.add("tag", name+"="+s.Tags[name])
+	}
+	return out.show(q, t, q.Name)
+}
+
+func forEver(d time.Duration) string {
+	if d == 0 {
+		return "for ever"
+	}
+	return d.String()
+}
+
+func sortedKeys(m map[string]string) []string {
+	var keys []string
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+func newQueueCreateCommand(std streams, c *client) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "create NAME",
+		Short: "Make a queue; one that is there with the same settings is left as it is",
+		Args:  cobra.ExactArgs(1),
+	}
+	out := addOutput(cmd, std.out, "name")
+	edit := addQueueFlags(cmd)
+	var kind string
+	cmd.Flags().StringVar(&kind, "kind", "", "`KIND` of queue: standard, fifo or priority (default standard, or fifo if the name ends with .fifo)")
+	cmd.RunE = action(func(cmd *cobra.Command, args []string) error {
+		settings, err := edit(cmd)
+		if err != nil {
+			return err
+		}
+		if kind != "" {
+			settings["kind"] = kind
+		}
+		var q admin.Queue
+		in := map[string]any{"name": args[0], "settings": settings}
+		if err := c.do(cmd.Context(), http.MethodPost, "/api/v1/queues", in, &q); err != nil {
+			return err
+		}
+		return showQueue(out, q)
+	})
+	return cmd
+}
+
+func newQueueShowCommand(std streams, c *client) *cobra.Command {
+	cmd := &cobra.Command{Use: "show NAME", Short: "Show one queue", Args: cobra.ExactArgs(1)}
+	out := addOutput(cmd, std.out, "table")
+	cmd.RunE = action(func(cmd *cobra.Command, args []string) error {
+		var q admin.Queue
+		if err := c.do(cmd.Context(), http.MethodGet, admin.QueuePath(args[0]), nil, &q); err != nil {
+			return err
+		}
+		return showQueue(out, q)
+	})
+	return cmd
+}
+
+func newQueueSetCommand(std streams, c *client) *cobra.Command {
+	cmd := &cobra.Command{Use: "set NAME", Short: "Change settings of a queue", Args: cobra.ExactArgs(1)}
+	out := addOutput(cmd, std.out, "table")
+	edit := addQueueFlags(cmd)
+	cmd.RunE = action(func(cmd *cobra.Command, args []string) error {
+		settings, err := edit(cmd)
+		if err != nil {
+			return err
+		}
+		if len(settings) == 0 {
+			return failf(exitUsage, "nothing to set; see --help")
+		}
+		var q admin.Queue
+		if err := c.do(cmd.Context(), http.MethodPatch, admin.QueuePath(args[0]), settings, &q); err != nil {
+			return err
+		}
+		return showQueue(out, q)
+	})
+	return cmd
+}
+
+// addQueueFlags gives cmd a flag for each setting of a queue. The function
+// returns those that were given, as the API names them.
+func addQueueFlags(cmd *cobra.Command) func(*cobra.Command) (map[string]any, error) {
+	f := cmd.Flags()
+	f.Duration("visibility-timeout", 0, "how long a received message is hidden")
+	f.Duration("delay", 0, "how long a new message is hidden")
+	f.Duration("retention", 0, "how long a message is kept; 0s: for ever")
+	f.Duration("receive-wait", 0, "how long a receive waits if it does not say")
+	f.Int64("max-message-bytes", 0, "largest message; 0: the protocol's limit")
+	f.Int64("max-messages", 0, "most messages; 0: no limit")
+	f.Int64("max-bytes", 0, "most bytes; 0: no limit")
+	f.String("overflow", "", "beyond that: reject or drop-oldest")
+	f.String("marks", "", "receives are made durable async or sync")
+	f.Bool("content-dedup", false, "fifo: the body's hash is the deduplication id")
+	f.String("dedup-scope", "", "fifo: queue or group")
+	f.Bool("expired-to-dlq", false, "dead-letter expired messages")
+	f.String("dead-letter-queue", "", "`QUEUE` for messages that were received too often")
+	f.Int("max-receives", 0, "receives before a message is dead-lettered")
+	f.StringArray("tag", nil, "`NAME=VALUE` to label the queue with; replaces all tags; may be repeated")
+	return func(cmd *cobra.Command) (map[string]any, error) {
+		out, redelivery := map[string]any{}, map[string]any{}
+		for _, name := range []string{
+			"visibility-timeout", "delay", "retention", "receive-wait", "max-message-bytes", "max-messages", "max-bytes",
+			"overflow", "marks", "content-dedup", "dedup-scope", "expired-to-dlq", "dead-letter-queue", "max-receives",
+		} {
+			flag := cmd.Flags().Lookup(name)
+			if !flag.Changed {
+				continue
+			}
+			into := out
+			if name == "dead-letter-queue" || name == "max-receives" {
+				into = redelivery
+			}
+			into[strings.ReplaceAll(name, "-", "_")] = flagValue(flag.Value.Type(), flag.Value.String())
+		}
+		if len(redelivery) > 0 {
+			out["redelivery"] = redelivery
+		}
+		tags, err := cmd.Flags().GetStringArray("tag")
+		if err != nil || len(tags) == 0 {
+			return out, err
+		}
+		pairs, err := parsePairs("--tag", tags)
+		out["tags"] = pairs
+		return out, err
+	}
+}
+
+// flagValue returns the value of a flag as JSON has it.
+func flagValue(kind, text string) any {
+	switch kind {
+	case "bool":
+		return text == "true"
+	case "int", "int64":
+		n, _ := strconv.ParseInt(text, 10, 64) // pflag has parsed it before
+		return n
+	}
+	return text
+}
+
+// parsePairs reads NAME=VALUE arguments.
+func parsePairs(flag string, list []string) (map[string]string, error) {
+	out := map[string]string{}
+	for _, kv := range list {
+		name, value, ok := strings.Cut(kv, "=")
+		if !ok || name == "" {
+			return nil, failf(exitUsage, "%s %q is not of the form NAME=VALUE", flag, kv)
+		}
+		out[name] = value
+	}
+	return out, nil
+}
+
+func newQueueRemoveCommand(std streams, c *client) *cobra.Command {
+	return newDestructiveCommand(std, "rm NAME...", "Delete queues and their messages", "delete", func(cmd *cobra.Command, name string) error {
+		return c.do(cmd.Context(), http.MethodDelete, admin.QueuePath(name), nil, nil)
+	})
+}
+
+func newQueuePurgeCommand(std streams, c *client) *cobra.Command {
+	return newDestructiveCommand(std, "purge NAME...", "Delete all messages of queues", "empty", func(cmd *cobra.Command, name string) error {
+		return c.do(cmd.Context(), http.MethodPost, admin.QueuePath(name, "purge"), nil, nil)
+	})
+}
+
+// newDestructiveCommand returns a command that asks first: on a terminal the
+// person, elsewhere for --yes.
+func newDestructiveCommand(std streams, use, short, verb string, do func(*cobra.Command, string) error) *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.MinimumNArgs(1)}
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	cmd.RunE = action(func(cmd *cobra.Command, args []string) error {
+		if !yes {
+			if err := confirm(std, fmt.Sprintf("%s %s", verb, strings.Join(args, ", "))); err != nil {
+				return err
+			}
+		}
+		for _, name := range args {
+			if err := do(cmd, name); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+		}
+		return nil
+	})
+	return cmd
+}
+
+func confirm(std streams, what string) error {
+	if !isTerminal(std.in) {
+		return failf(exitUsage, "this would %s; say --yes", what)
+	}
+	fmt.Fprintf(std.err, "Really %s? [y/N] ", what)
+	answer, _ := bufio.NewReader(std.in).ReadString('\n')
+	if a := strings.ToLower(strings.TrimSpace(answer)); a != "y" && a != "yes" {
+		return failf(exitError, "nothing done")
+	}
+	return nil
+}
+
+func newQueuePeekCommand(std streams, c *client) *cobra.Command {
+	var limit int
+	var after string
+	cmd := &cobra.Command{Use: "peek NAME", Short: "Show messages without receiving them", Args: cobra.ExactArgs(1)}
+	out := addOutput(cmd, std.out, "table")
+	cmd.Flags().IntVar(&limit, "count", 10, "most messages to show, up to 100")
+	cmd.Flags().StringVar(&after, "after", "", "go on where an earlier peek ended")
+	cmd.RunE = action(func(cmd *cobra.Command, args []string) error {
+		query := url.Values{"limit": {strconv.Itoa(limit)}}
+		if after != "" {
+			query.Set("after", after)
+		}
+		var page admin.MessageList
+		if err := c.do(cmd.Context(), http.MethodGet, admin.QueuePath(args[0], "messages")+"?"+query.Encode(), nil, &page); err != nil {
+			return err
+		}
+		t := table{header: []string{"ID", "STATE", "RECEIVES", "AGE", "BODY"}}
+		var ids []string
+		for _, m := range page.Messages {
+			ids = append(ids, m.ID)
+			t.add(m.ID, m.State, strconv.Itoa(int(m.Receives)), age(m.EnqueuedAt), oneLine(m))
+		}
+		if page.Next != "" {
+			fmt.Fprintf(std.err, "there are more: --after %s\n", page.Next)
+		}
+		return out.show(page, t, ids...)
+	})
+	return cmd
+}
+
+// lineWidth is how much of a body a table shows.
+const lineWidth = 60
+
+// oneLine returns the start of the body, made safe for a terminal.
+func oneLine(m admin.Message) string {
+	if m.BodyBase64 != nil {
+		return fmt.Sprintf("(%d bytes)", len(m.BodyBase64))
+	}
+	runes := []rune(m.Body)
+	dots := ""
+	if len(runes) > lineWidth {
+		runes, dots = runes[:lineWidth], "..."
+	}
+	quoted := strconv.Quote(string(runes))
+	return quoted[1:len(quoted)-1] + dots
+}

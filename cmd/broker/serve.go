@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+
+	"github.com/go-json-experiment/json"
+	"github.com/spf13/cobra"
+
+	"github.com/leasemq/broker"
+	"github.com/leasemq/broker/configs"
+)
+
+// newServeCommand returns the command that runs a node, under the given name.
+func newServeCommand(std streams, name string) *cobra.Command {
+	var portsFile string
+	cmd := &cobra.Command{
+		Use:   name,
+		Short: "Run a node",
+		Long: "Runs a node until it is interrupted (SIGINT or SIGTERM): then it takes no new work, sends the answers\n" +
+			"that are due, and exits. A second signal ends it at once.",
+		Args: cobra.NoArgs,
+	}
+	settings := addSettingFlags(cmd)
+	cmd.Flags().StringVar(&portsFile, "ports-file", "", "`FILE` that gets the real addresses of the listeners as JSON, once all are up")
+	cmd.RunE = action(func(cmd *cobra.Command, _ []string) error {
+		loaded, err := settings.loadAndCheck(cmd, std.err)
+		if err != nil {
+			return err
+		}
+		return serve(cmd.Context(), loaded.Config, portsFile, std.err)
+	})
+	return cmd
+}
+
+// serve runs a node until ctx ends or the node fails.
+func serve(ctx context.Context, cfg configs.Config, portsFile string, stderr io.Writer) error {
+	log := newLogger(cfg.Log, stderr)
+	if portsFile != "" {
+		// One of an earlier run would send its readers to the wrong place.
+		if err := os.Remove(portsFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove old ports file: %w", err)
+		}
+	}
+	b := thisBuild()
+	node, err := broker.Run(ctx,
+		broker.FromConfig(cfg),
+		broker.WithKinds(standard()...),
+		broker.WithLogger(log),
+		broker.WithBuild(b.Version, b.Revision),
+	)
+	if err != nil {
+		return err
+	}
+	if portsFile != "" {
+		if err := writePorts(portsFile, node.Addrs()); err != nil {
+			_ = node.Close() // the reason to end is err
+			return err
+		}
+	}
+	greet(stderr, cfg, node)
+	log.Info("ready", "version", b.Version, "sqs", node.Addr("sqs"), "admin", node.Addr("admin"))
+	context.AfterFunc(ctx, func() { log.Info("draining; a second signal ends the process at once") })
+	err = node.Wait()
+	if err == nil {
+		log.Info("stopped")
+	}
+	return err
+}
+
+func newLogger(cfg configs.Log, w io.Writer) *slog.Logger {
+	var level slog.Level
+	// The value was checked against the list of levels.
+	_ = level.UnmarshalText([]byte(cfg.Level))
+	options := &slog.HandlerOptions{Level: level}
+	if cfg.Format == "json" {
+		return slog.New(slog.NewJSONHandler(w, options))
+	}
+	return slog.New(slog.NewTextHandler(w, options))
+}
+
+// writePorts writes the file whole: a reader sees all addresses or no file.
+func writePorts(path string, addrs map[string]string) error {
+	b, err := json.Marshal(addrs, json.Deterministic(true))
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
+	if err != nil {
+		return fmt.Errorf("write ports file: %w", err)
+	}
+	_, err = f.Write(append(b, '\n'))
+	if err == nil {
+		err = f.Chmod(0o644)
+	}
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+		return fmt.Errorf("write ports file: %w", err)
+	}
+	return nil
+}
+
+// greet prints lines to copy, for people; logs in JSON are for machines.
+func greet(w io.Writer, cfg configs.Config, node *broker.Node) {
+	if cfg.Log.Format == "json" {
+		return
+	}
+	where := "in memory"
+	if !cfg.Node.Memory {
+		where = "in " + cfg.Node.Data
+	}
+	fmt.Fprintf(w, "\nLeaseMQ %s is ready; messages are kept %s.\n", thisBuild().Version, where)
+	if addr := reachable(node.Addr("sqs")); addr != "" {
+		url := fmt.Sprintf("http://%s/%s/orders", addr, cfg.SQS.Account)
+		fmt.Fprintf(w, `
+  SQS    export AWS_ACCESS_KEY_ID=x AWS_SECRET_ACCESS_KEY=x AWS_DEFAULT_REGION=%[1]s
+         aws --endpoint-url http://%[2]s sqs create-queue --queue-name orders
+         aws --endpoint-url http://%[2]s sqs send-message --queue-url %[3]s --message-body hello
+         aws --endpoint-url http://%[2]s sqs receive-message --queue-url %[3]s
+`, cfg.SQS.Region, addr, url)
+	}
+	fmt.Fprintf(w, "  Admin  http://%[1]s/metrics  http://%[1]s/readyz?verbose  http://%[1]s/api/v1/queues\n\n", reachable(node.Addr("admin")))
+}
+
+// reachable returns addr as a client on this machine can use it.
+func reachable(addr string) string {
+	host, port, err := net.SplitHostPort(addr)
+	if ip := net.ParseIP(host); err == nil && ip.IsUnspecified() {
+		return net.JoinHostPort("127.0.0.1", port)
+	}
+	return addr
+}

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leasemq/broker/configs"
+)
+
+// settingFlags are the flags of a command that takes a node's settings.
+type settingFlags struct {
+	file   string
+	set    []string
+	values []*settingValue
+}
+
+// settingValue is the text that a flag gives to a key. What it means, and
+// whether it may, is for configs to say, as for every other source.
+type settingValue struct {
+	field configs.Field
+	text  string
+}
+
+// String returns the text.
+func (v *settingValue) String() string { return v.text }
+
+// Set takes the text of the command line.
+func (v *settingValue) Set(s string) error {
+	v.text = s
+	return nil
+}
+
+// Type is what the help calls the argument.
+func (v *settingValue) Type() string {
+	switch {
+	case len(v.field.OneOf) > 0:
+		return strings.Join(v.field.OneOf, "|")
+	case v.field.Key == "node.data":
+		return "DIR"
+	}
+	return v.field.Kind
+}
+
+// addSettingFlags gives cmd a flag for each key, --config and --set.
+func addSettingFlags(cmd *cobra.Command) *settingFlags {
+	s := &settingFlags{}
+	flags := cmd.Flags()
+	flags.StringVar(&s.file, "config", os.Getenv("BROKER_CONFIG"), "`FILE` with settings (environment: BROKER_CONFIG)")
+	flags.StringArrayVar(&s.set, "set", nil, "`KEY=VALUE` of one setting; may be repeated")
+	for _, f := range configs.Fields() {
+		v := &settingValue{field: f, text: f.Default}
+		s.values = append(s.values, v)
+		flag := flags.VarPF(v, f.Flag, "", f.Doc)
+		if f.Kind == "bool" {
+			flag.NoOptDefVal = "true"
+		}
+	}
+	cmd.MarkFlagsMutuallyExclusive("data", "memory")
+	return s
+}
+
+// load reads the settings from all sources.
+func (s *settingFlags) load(cmd *cobra.Command) (*configs.Loaded, error) {
+	flags := map[string]string{}
+	for _, v := range s.values {
+		if cmd.Flags().Changed(v.field.Flag) {
+			flags[v.field.Key] = v.text
+		}
+	}
+	return configs.Load(configs.Sources{File: s.file, Environ: os.Environ(), Set: s.set, Flags: flags})
+}
+
+// loadAndCheck reads the settings and holds them against their bounds, so that
+// every mistake is told at once. Warnings go to w.
+func (s *settingFlags) loadAndCheck(cmd *cobra.Command, w io.Writer) (*configs.Loaded, error) {
+	loaded, err := s.load(cmd)
+	for _, warning := range loaded.Warnings {
+		fmt.Fprintf(w, "warning: %s\n", warning)
+	}
+	var kinds []string
+	for _, k := range standard() {
+		kinds = append(kinds, k.Name)
+	}
+	if err := errors.Join(err, loaded.Config.Check(kinds)); err != nil {
+		return nil, fail(exitUsage, err)
+	}
+	return loaded, nil
+}

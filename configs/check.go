@@ -1,0 +1,184 @@
+package configs
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Bounds of settings.
+const (
+	SyncIntervalMin  = time.Millisecond
+	SyncIntervalMax  = 10 * time.Second
+	DrainTimeoutMax  = 4 * time.Second // frontends take no longer
+	MetricQueuesMax  = 10_000
+	accountDigits    = 12
+	regionBytesMax   = 64
+	hostnameBytesMax = 253
+)
+
+// Check says everything that is wrong with c on a node that has the given kinds
+// of frontend.
+func (c Config) Check(kinds []string) error {
+	var k checker
+	k.frontends(c, kinds)
+	k.listeners(c, kinds)
+	k.sqs(c.SQS)
+	k.limits(c)
+	return errors.Join(k.errs...)
+}
+
+// Enabled lists the frontends that c asks for: all of kinds if it names none.
+func (c Config) Enabled(kinds []string) []string {
+	if len(c.Frontends) == 0 {
+		return kinds
+	}
+	return c.Frontends
+}
+
+// Resolve returns the address of a listener: addr with the host of c.Listen if
+// it names none. A port alone is accepted too.
+func (c Config) Resolve(addr string) (string, error) {
+	if !strings.Contains(addr, ":") {
+		addr = ":" + addr
+	}
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return "", fmt.Errorf("%q is not an address such as 127.0.0.1:9324 or :9324", addr)
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
+		return "", fmt.Errorf("%q: the port is not a number from 0 to 65535", addr)
+	}
+	if host == "" {
+		host = strings.Trim(c.Listen, "[]")
+	}
+	if err := checkHost(host); err != nil {
+		return "", err
+	}
+	return net.JoinHostPort(host, port), nil
+}
+
+// CheckExposure fails if other machines could reach addr, which Resolve
+// returned, while there is nothing to tell users apart by.
+func (c Config) CheckExposure(addr string) error {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return err
+	}
+	if c.Dev || loopback(host) {
+		return nil
+	}
+	return fmt.Errorf("%s can be reached from other machines, and there are no users to tell apart; listen on 127.0.0.1, or ask for open access with dev (--dev)", addr)
+}
+
+type checker struct{ errs []error }
+
+func (k *checker) fail(key, format string, args ...any) {
+	k.errs = append(k.errs, fmt.Errorf(key+": "+format, args...))
+}
+
+func (k *checker) frontends(c Config, kinds []string) {
+	seen := map[string]bool{}
+	for _, name := range c.Frontends {
+		switch {
+		case !slices.Contains(kinds, name):
+			k.fail("frontends", "%q is not one of %s%s", name, strings.Join(kinds, ", "), didYouMean(name, kinds))
+		case seen[name]:
+			k.fail("frontends", "%s is named twice", name)
+		}
+		seen[name] = true
+	}
+}
+
+// listeners checks the addresses that will be bound.
+func (k *checker) listeners(c Config, kinds []string) {
+	if err := checkHost(strings.Trim(c.Listen, "[]")); err != nil {
+		k.fail("listen", "%w", err)
+		return
+	}
+	type listener struct{ key, addr string }
+	list := []listener{{"admin.listen", c.Admin.Listen}}
+	if slices.Contains(c.Enabled(kinds), "sqs") {
+		list = append(list, listener{"sqs.listen", c.SQS.Listen})
+	}
+	bound := map[string]string{}
+	for _, l := range list {
+		addr, err := c.Resolve(l.addr)
+		if err != nil {
+			k.fail(l.key, "%w", err)
+			continue
+		}
+		if err := c.CheckExposure(addr); err != nil {
+			k.fail(l.key, "%w", err)
+		}
+		if other, ok := bound[addr]; ok && !strings.HasSuffix(addr, ":0") {
+			k.fail(l.key, "%s is the address of %s too", addr, other)
+		}
+		bound[addr] = l.key
+	}
+}
+
+func (k *checker) sqs(s SQS) {
+	if len(s.Account) != accountDigits || strings.Trim(s.Account, "0123456789") != "" {
+		k.fail("sqs.account", "%q is not %d digits", s.Account, accountDigits)
+	}
+	const region = "abcdefghijklmnopqrstuvwxyz0123456789-"
+	if s.Region == "" || len(s.Region) > regionBytesMax || strings.Trim(s.Region, region) != "" {
+		k.fail("sqs.region", "%q is not a region such as us-east-1", s.Region)
+	}
+	if s.URLBase == "" {
+		return
+	}
+	u, err := url.Parse(s.URLBase)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+		k.fail("sqs.url_base", "%q is not a URL such as http://broker:9324", s.URLBase)
+	}
+}
+
+func (k *checker) limits(c Config) {
+	if c.Node.Data == "" && !c.Node.Memory {
+		k.fail("node.data", "no directory; name one, or set node.memory")
+	}
+	between(k, "storage.sync_interval", c.Storage.SyncInterval, SyncIntervalMin, SyncIntervalMax)
+	between(k, "drain.timeout", c.Drain.Timeout, 0, DrainTimeoutMax)
+	between(k, "admin.metric_queues", c.Admin.MetricQueues, 0, MetricQueuesMax)
+	// Values from a source were held against the list when they were read; a
+	// Config made in code was not.
+	for _, f := range Fields() {
+		if v := f.Text(c); len(f.OneOf) > 0 && !slices.Contains(f.OneOf, v) {
+			k.fail(f.Key, "%q is not one of %s", v, strings.Join(f.OneOf, ", "))
+		}
+	}
+}
+
+func between[T int | time.Duration](k *checker, key string, v, lowest, highest T) {
+	if v < lowest || v > highest {
+		k.fail(key, "%v is not between %v and %v", v, lowest, highest)
+	}
+}
+
+// checkHost accepts IP addresses and host names.
+func checkHost(host string) error {
+	if net.ParseIP(host) != nil {
+		return nil
+	}
+	const name = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._"
+	if host == "" || len(host) > hostnameBytesMax || strings.Trim(host, name) != "" {
+		return fmt.Errorf("%q is not a host name or an IP address", host)
+	}
+	return nil
+}
+
+// loopback tells whether host can be reached from this machine only. A name
+// other than localhost is taken to be reachable: what it stands for may change.
+func loopback(host string) bool {
+	if ip := net.ParseIP(host); ip != nil {
+		return ip.IsLoopback()
+	}
+	return strings.EqualFold(host, "localhost")
+}

@@ -1,0 +1,89 @@
+// Package configs loads and checks the settings of one node.
+//
+// A setting has one key, such as storage.sync, and four ways to it, the later
+// one winning: the YAML file, the environment (BROKER_STORAGE_SYNC, or
+// BROKER_STORAGE_SYNC_FILE to read the value from a file), --set
+// storage.sync=interval, and a flag. All four go through the same setter, so a
+// value is written the same way everywhere. The fields of [Config] and their
+// tags are the only list of keys: flags, the environment, the reference in
+// docs/configuration.md and "config show" derive from it.
+//
+// Every mistake of a load is reported, not only the first, each with the place
+// it comes from. Nothing here opens a file but the configuration itself and the
+// files that *_FILE variables name. Values are plain data and safe to copy; the
+// package has no state.
+package configs
+
+import "time"
+
+// Config is what may be set on a node. The zero value is not useful: start from
+// Default.
+type Config struct {
+	Listen    string   `yaml:"listen" flag:"listen" doc:"Host of the listeners that do not name one."`
+	Frontends []string `yaml:"frontends" flag:"frontends" doc:"Protocols to serve. Empty: all that are compiled in."`
+	Dev       bool     `yaml:"dev" flag:"dev" doc:"For tests and CI: listeners other than loopback are allowed without users, a missing SQS queue is created when it is first used, and the admin listener serves profiles under /debug/pprof."`
+	Node      Node     `yaml:"node"`
+	Storage   Storage  `yaml:"storage"`
+	SQS       SQS      `yaml:"sqs"`
+	Admin     Admin    `yaml:"admin"`
+	Log       Log      `yaml:"log"`
+	Drain     Drain    `yaml:"drain"`
+}
+
+// Node says where a node keeps its state.
+type Node struct {
+	Data   string `yaml:"data" flag:"data" doc:"Directory of the store; created if absent."`
+	Memory bool   `yaml:"memory" flag:"memory" doc:"Keep everything in memory; node.data is not touched, and nothing survives the process."`
+}
+
+// Storage says how the store makes changes durable.
+type Storage struct {
+	Sync         string        `yaml:"sync" flag:"sync" oneof:"commit|interval|never" doc:"When a change is durable: commit answers after fsync; interval and never answer before it."`
+	SyncInterval time.Duration `yaml:"sync_interval" doc:"Longest time between fsyncs with storage.sync interval; 1ms to 10s."`
+	Profile      string        `yaml:"profile" oneof:"small|large" doc:"Memory that the store may use: small for up to about 300 MiB, large for machines of their own."`
+}
+
+// SQS configures the SQS frontend.
+type SQS struct {
+	Listen     string `yaml:"listen" doc:"Address of the SQS listener: HOST:PORT, or :PORT at the host of listen. Port 0 takes a free one."`
+	Region     string `yaml:"region" doc:"Region in queue ARNs."`
+	Account    string `yaml:"account" doc:"Account in queue URLs and ARNs: twelve digits."`
+	URLBase    string `yaml:"url_base" doc:"Start of queue URLs, such as http://broker:9324. Empty: the host that the client asked."`
+	Limits     string `yaml:"limits" oneof:"strict|relaxed" doc:"strict keeps the 60 seconds that AWS demands between two purges of a queue, and between its deletion and its creation; relaxed does not."`
+	AutoCreate bool   `yaml:"auto_create" doc:"Create a missing queue when it is first used."`
+}
+
+// Admin configures the admin listener: health, metrics and the REST API.
+type Admin struct {
+	Listen       string `yaml:"listen" doc:"Address of the admin listener, written like sqs.listen."`
+	MetricQueues int    `yaml:"metric_queues" doc:"Most queues that /metrics shows one by one; broker_series_dropped_total counts the rest."`
+}
+
+// Log configures the log on standard error.
+type Log struct {
+	Level  string `yaml:"level" oneof:"debug|info|warn|error" doc:"Least severe entries to write."`
+	Format string `yaml:"format" oneof:"text|json" doc:"Form of an entry."`
+}
+
+// Drain configures an orderly stop.
+type Drain struct {
+	Timeout time.Duration `yaml:"timeout" doc:"How long a stop waits for answers that are being sent; up to 4s."`
+}
+
+// Default returns the settings of a node for which nothing was asked.
+func Default() Config {
+	return Config{
+		Listen:  "127.0.0.1",
+		Node:    Node{Data: "./data"},
+		Storage: Storage{Sync: "commit", SyncInterval: 10 * time.Millisecond, Profile: "small"},
+		SQS: SQS{
+			Listen:  ":9324",
+			Region:  "us-east-1",
+			Account: "000000000000",
+			Limits:  "strict",
+		},
+		Admin: Admin{Listen: ":9325", MetricQueues: 200},
+		Log:   Log{Level: "info", Format: "text"},
+		Drain: Drain{Timeout: 4 * time.Second},
+	}
+}

@@ -1,0 +1,162 @@
+package configs
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+)
+
+// Sources are where settings come from. Later fields win over earlier ones.
+type Sources struct {
+	File    string            // path of a YAML file; empty: none
+	Environ []string          // as os.Environ gives it
+	Set     []string          // key=value
+	Flags   map[string]string // by key
+}
+
+// Loaded is the outcome of a load.
+type Loaded struct {
+	Config Config
+	// Warnings are about variables that look like a misspelt key. They are not
+	// errors: container platforms add BROKER_* variables of their own.
+	Warnings []string
+
+	origins map[string]string
+}
+
+// Origin says where the value of key comes from: "default", "file
+// broker.yaml:7", "environment BROKER_LISTEN", "--set" or "flag --listen".
+func (l *Loaded) Origin(key string) string {
+	if o, ok := l.origins[key]; ok {
+		return o
+	}
+	return "default"
+}
+
+// Load reads the sources, each over the one before. The error joins everything
+// that is wrong with them; bounds are left to Config.Check.
+func Load(s Sources) (*Loaded, error) {
+	b := &builder{
+		out:    &Loaded{Config: Default(), origins: map[string]string{}},
+		fields: map[string]Field{},
+	}
+	for _, f := range Fields() {
+		b.fields[f.Key] = f
+		b.keys = append(b.keys, f.Key)
+	}
+	if s.File != "" {
+		b.file(s.File)
+	}
+	b.environ(s.Environ)
+	for _, kv := range s.Set {
+		b.setting(kv)
+	}
+	for _, key := range b.keys {
+		if v, ok := s.Flags[key]; ok {
+			b.set(key, v, "flag --"+b.fields[key].Flag)
+		}
+	}
+	return b.out, errors.Join(b.errs...)
+}
+
+// builder collects values, origins and errors of one load.
+type builder struct {
+	out    *Loaded
+	fields map[string]Field
+	keys   []string // of fields, in order
+	errs   []error
+}
+
+func (b *builder) fail(format string, args ...any) {
+	b.errs = append(b.errs, fmt.Errorf(format, args...))
+}
+
+// put writes a value and remembers where it came from.
+func (b *builder) put(key, value, origin string) error {
+	f := b.fields[key]
+	if len(f.OneOf) > 0 && !slices.Contains(f.OneOf, value) {
+		return fmt.Errorf("%s: %q is not one of %s%s", key, value, strings.Join(f.OneOf, ", "), didYouMean(value, f.OneOf))
+	}
+	if err := f.set(&b.out.Config, value); err != nil {
+		return err
+	}
+	b.out.origins[key] = origin
+	return nil
+}
+
+func (b *builder) set(key, value, origin string) {
+	if err := b.put(key, value, origin); err != nil {
+		b.fail("%s: %w", origin, err)
+	}
+}
+
+// setting reads one key=value of --set.
+func (b *builder) setting(kv string) {
+	key, value, ok := strings.Cut(kv, "=")
+	if !ok {
+		b.fail("--set %s: not of the form key=value", kv)
+		return
+	}
+	if _, ok := b.fields[key]; !ok {
+		b.fail("--set %s: unknown key %s%s", kv, key, didYouMean(key, b.keys))
+		return
+	}
+	b.set(key, value, "--set")
+}
+
+// environ reads the variables that name a key, and those that name a file with
+// the value of one.
+func (b *builder) environ(environ []string) {
+	vars := map[string]string{}
+	for _, kv := range environ {
+		if name, value, ok := strings.Cut(kv, "="); ok && strings.HasPrefix(name, EnvPrefix) {
+			vars[name] = value
+		}
+	}
+	var names []string
+	for _, key := range b.keys {
+		env := b.fields[key].Env
+		names = append(names, strings.TrimPrefix(env, EnvPrefix))
+		value, plain := vars[env]
+		path, file := vars[env+"_FILE"]
+		delete(vars, env)
+		delete(vars, env+"_FILE")
+		switch {
+		case plain && file:
+			b.fail("environment: both %s and %s_FILE are set", env, env)
+		case plain:
+			b.set(key, value, "environment "+env)
+		case file:
+			b.secret(key, env+"_FILE", path)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(vars)) {
+		if near := Nearest(strings.TrimPrefix(name, EnvPrefix), names); near != "" {
+			b.out.Warnings = append(b.out.Warnings, fmt.Sprintf("%s is not a setting; did you mean %s?", name, EnvPrefix+near))
+		}
+	}
+}
+
+// secretBytesMax bounds a file that a *_FILE variable names.
+const secretBytesMax = 64 << 10
+
+// secret sets key to what the file at path holds, without a final newline.
+func (b *builder) secret(key, env, path string) {
+	origin := "environment " + env
+	info, err := os.Stat(path)
+	if err == nil && info.Size() > secretBytesMax {
+		err = fmt.Errorf("%s: larger than %d bytes", path, secretBytesMax)
+	}
+	var data []byte
+	if err == nil {
+		data, err = os.ReadFile(path)
+	}
+	if err != nil {
+		b.fail("%s: %w", origin, err)
+		return
+	}
+	b.set(key, strings.TrimRight(string(data), "\r\n"), origin)
+}

@@ -1,0 +1,62 @@
+package broker
+
+import (
+	"context"
+	"log/slog"
+	"net"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/leasemq/broker/configs"
+	"github.com/leasemq/broker/core"
+	"github.com/leasemq/broker/frontends/sqs"
+)
+
+// Kind is a kind of frontend that a node can run.
+type Kind struct {
+	// Name is what --frontends calls it.
+	Name string
+	// Open makes the frontend over the engine of h and names its listeners. The
+	// node binds them and serves.
+	Open func(h Host) ([]Listener, error)
+}
+
+// Host is what a node gives its frontends.
+type Host struct {
+	Engine *core.Engine
+	Config configs.Config
+	Logger *slog.Logger
+	// Collect adds to /metrics.
+	Collect func(prometheus.Collector)
+}
+
+// Listener is one address that a frontend serves.
+type Listener struct {
+	Name    string // in Node.Addr and the ports file
+	Address string // host:port; the host of the configuration if it has none
+	Serve   func(ctx context.Context, ln net.Listener) error
+}
+
+// SQS is the frontend that speaks Amazon SQS.
+func SQS() Kind {
+	return Kind{Name: "sqs", Open: openSQS}
+}
+
+func openSQS(h Host) ([]Listener, error) {
+	c := h.Config.SQS
+	requests := newRequestMetrics()
+	h.Collect(requests)
+	server, err := sqs.New(h.Engine, sqs.Options{
+		Region:        c.Region,
+		Account:       c.Account,
+		URLBase:       c.URLBase,
+		RelaxedLimits: c.Limits == "relaxed",
+		AutoCreate:    c.AutoCreate || h.Config.Dev,
+		Logger:        h.Logger,
+		Observe:       requests.observe,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return []Listener{{Name: server.Name(), Address: c.Listen, Serve: server.Serve}}, nil
+}

@@ -1,0 +1,313 @@
+package broker
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/leasemq/broker/core"
+	"github.com/leasemq/broker/frontends/admin"
+	"github.com/leasemq/broker/storage"
+)
+
+// adminName is the listener of the admin frontend, which every node has.
+const adminName = "admin"
+
+// Node is a running node.
+type Node struct {
+	settings *settings
+	db       *storage.DB
+	engine   *core.Engine
+	disk     diskGuard
+	addrs    map[string]string // by listener
+	draining atomic.Bool
+
+	services []service
+	serving  sync.WaitGroup // the frontends, without admin
+	broken   chan error     // a listener that ended by itself
+
+	stop context.CancelFunc
+	done chan struct{}
+	err  error // set before done is closed
+}
+
+// service is a bound listener and who serves it.
+type service struct {
+	name  string
+	ln    net.Listener
+	serve func(ctx context.Context, ln net.Listener) error
+}
+
+// Run starts a node and returns once every listener is up. The node runs until
+// ctx ends, Close is called, or it fails: then it drains and closes, and Wait
+// returns.
+func Run(ctx context.Context, options ...Option) (*Node, error) {
+	s := newSettings(options)
+	if err := s.config.Check(s.kindNames()); err != nil {
+		return nil, err
+	}
+	n := &Node{settings: s, addrs: map[string]string{}, done: make(chan struct{})}
+	if err := n.open(ctx); err != nil {
+		return nil, errors.Join(err, n.close())
+	}
+	run, stop := context.WithCancel(ctx)
+	n.stop = stop
+	n.start(run)
+	return n, nil
+}
+
+// Addr returns the address of a listener, such as "sqs" or "admin"; "" if the
+// node has no such listener.
+func (n *Node) Addr(listener string) string { return n.addrs[listener] }
+
+// Addrs returns the address of every listener.
+func (n *Node) Addrs() map[string]string { return maps.Clone(n.addrs) }
+
+// Client returns a way to the queues that needs no network.
+func (n *Node) Client() *core.Client { return n.engine.Client(core.Principal{Origin: core.OriginCore}) }
+
+// Wait returns when the node has stopped: nil if it was asked to, else why.
+func (n *Node) Wait() error {
+	<-n.done
+	return n.err
+}
+
+// Close stops the node and waits until it has. It may be called more than once.
+func (n *Node) Close() error {
+	n.stop()
+	return n.Wait()
+}
+
+// open builds the node from the bottom to the top. After an error, close frees
+// what was opened.
+func (n *Node) open(ctx context.Context) error {
+	fsync := newFsyncHistogram()
+	boot, err := n.openStorage(fsync)
+	if err != nil {
+		return err
+	}
+	n.engine, err = core.Open(core.Options{Store: n.db, Committer: n.db, Boot: boot, Logger: n.settings.log})
+	if err != nil {
+		return fmt.Errorf("open core: %w", err)
+	}
+	n.disk.guard(n.engine)
+
+	collectors := []prometheus.Collector{fsync, storeMetrics{n.db}, newBuildInfo(n.settings.version, n.settings.revision)}
+	for _, name := range n.settings.config.Enabled(n.settings.kindNames()) {
+		if err := n.openFrontend(ctx, name, &collectors); err != nil {
+			return err
+		}
+	}
+	return n.openAdmin(ctx, collectors)
+}
+
+func (n *Node) openStorage(fsync prometheus.Histogram) (core.Boot, error) {
+	c := n.settings.config
+	o := storage.Options{
+		Dir:          c.Node.Data,
+		Memory:       c.Node.Memory,
+		SyncInterval: c.Storage.SyncInterval,
+		Profile:      storage.ProfileDefault(),
+		Logger:       n.settings.log,
+		OnDisk:       n.disk.report,
+		OnSync:       func(took time.Duration) { fsync.Observe(took.Seconds()) },
+	}
+	if c.Node.Memory {
+		o.Dir = ""
+	}
+	switch c.Storage.Sync {
+	case "interval":
+		o.Sync = storage.SyncInterval
+	case "never":
+		o.Sync = storage.SyncNever
+	}
+	if c.Storage.Profile == "large" {
+		o.Profile = storage.ProfileLarge()
+	}
+	if n.settings.store != nil {
+		n.settings.store(&o)
+	}
+	db, boot, err := storage.Open(o)
+	if err != nil {
+		return core.Boot{}, err
+	}
+	n.db = db
+	return boot, nil
+}
+
+func (n *Node) openFrontend(ctx context.Context, name string, collectors *[]prometheus.Collector) error {
+	at := slices.IndexFunc(n.settings.kinds, func(k Kind) bool { return k.Name == name })
+	listeners, err := n.settings.kinds[at].Open(Host{
+		Engine:  n.engine,
+		Config:  n.settings.config,
+		Logger:  n.settings.log,
+		Collect: func(c prometheus.Collector) { *collectors = append(*collectors, c) },
+	})
+	if err != nil {
+		return fmt.Errorf("open frontend %s: %w", name, err)
+	}
+	for _, l := range listeners {
+		if err := n.bind(ctx, l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (n *Node) openAdmin(ctx context.Context, collectors []prometheus.Collector) error {
+	c := n.settings.config
+	server, err := admin.New(n.engine, admin.Options{
+		Logger:       n.settings.log,
+		MetricQueues: cmp.Or(c.Admin.MetricQueues, -1),
+		Collectors:   collectors,
+		Profiles:     c.Dev,
+		Checks: []admin.Check{
+			{Name: "disk", Run: n.disk.remark},
+			{Name: "listeners", Run: n.listening},
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("open admin: %w", err)
+	}
+	return n.bind(ctx, Listener{Name: adminName, Address: c.Admin.Listen, Serve: server.Serve})
+}
+
+// bind opens the socket of l.
+func (n *Node) bind(ctx context.Context, l Listener) error {
+	if _, taken := n.addrs[l.Name]; taken {
+		return fmt.Errorf("listen for %s: another listener has that name", l.Name)
+	}
+	addr, err := n.settings.config.Resolve(l.Address)
+	if err == nil {
+		err = n.settings.config.CheckExposure(addr)
+	}
+	if err != nil {
+		return fmt.Errorf("listen for %s: %w", l.Name, err)
+	}
+	var lc net.ListenConfig
+	ln, err := lc.Listen(ctx, "tcp", addr)
+	if err != nil {
+		return fmt.Errorf("listen for %s: %w", l.Name, err)
+	}
+	n.addrs[l.Name] = ln.Addr().String()
+	n.services = append(n.services, service{name: l.Name, ln: ln, serve: l.Serve})
+	return nil
+}
+
+// listening is a check of readiness.
+func (n *Node) listening() (string, error) {
+	if n.draining.Load() {
+		return "", core.ErrDraining
+	}
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(n.addrs)) {
+		all = append(all, name+" "+n.addrs[name])
+	}
+	return strings.Join(all, ", "), nil
+}
+
+// start serves every listener and waits for the end in the background.
+func (n *Node) start(ctx context.Context) {
+	n.broken = make(chan error, len(n.services))
+	// Frontends and admin end one after the other, hence not with ctx itself.
+	front, stopFront := context.WithCancel(context.WithoutCancel(ctx))
+	top, stopTop := context.WithCancel(context.WithoutCancel(ctx))
+	topDone := make(chan struct{})
+	for _, s := range n.services {
+		if s.name == adminName {
+			go func() {
+				defer close(topDone)
+				n.serve(top, s)
+			}()
+			continue
+		}
+		n.serving.Go(func() { n.serve(front, s) })
+	}
+	go func() {
+		defer close(n.done)
+		reason := n.watch(ctx)
+		n.drain(stopFront)
+		stopTop()
+		<-topDone
+		n.stop()
+		n.err = because(reason, n.close())
+	}()
+}
+
+func (n *Node) serve(ctx context.Context, s service) {
+	if err := s.serve(ctx, s.ln); err != nil && ctx.Err() == nil {
+		n.broken <- fmt.Errorf("listener %s: %w", s.name, err)
+	}
+}
+
+// watch returns when the node has to end: nil if it was asked to.
+func (n *Node) watch(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-n.engine.Failed():
+		return n.engine.Err()
+	case <-n.db.Failed():
+		return n.db.Err()
+	case err := <-n.broken:
+		return err
+	}
+}
+
+// drain lets the frontends send the answers that are due. Those that take
+// longer than the configuration allows are answered by the core that it stops.
+func (n *Node) drain(stopFront context.CancelFunc) {
+	n.draining.Store(true)
+	n.engine.Drain()
+	stopFront()
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		n.serving.Wait()
+	}()
+	select {
+	case <-drained:
+		return
+	case <-time.After(n.settings.config.Drain.Timeout):
+	case <-n.engine.Failed():
+	}
+	_ = n.engine.Close() // close returns its error
+	<-drained
+}
+
+// close closes the node from the core downwards. It returns why the engine
+// failed, if it did.
+func (n *Node) close() error {
+	var errs []error
+	for _, s := range n.services {
+		if err := s.ln.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+			errs = append(errs, fmt.Errorf("close listener %s: %w", s.name, err))
+		}
+	}
+	if n.engine != nil {
+		errs = append(errs, n.engine.Close())
+	}
+	if n.db != nil {
+		errs = append(errs, n.db.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// because returns why the node ended. When it stopped by itself, closing its
+// parts repeats the reason; that is said once.
+func because(reason, closing error) error {
+	if reason == nil || !errors.Is(closing, core.ErrStopped) {
+		return errors.Join(reason, closing)
+	}
+	return reason
+}
