@@ -1,0 +1,19 @@
+// Package e2e tests the built binary from outside: with the clients that users
+// have, unmodified, and with what goes wrong around a broker: SIGKILL under
+// load, SIGTERM, clients that vanish, garbage, and a full disk.
+//
+// TestMain builds the binary once, without cgo, as a release is built.
+// LEASEMQ_BROKER names another binary to test instead. Every node listens on
+// free ports of loopback and keeps its data in a directory of its own.
+//
+// Environment:
+//
+//   - LEASEMQ_BROKER: path of the binary to test; empty: build it
+//   - LEASEMQ_KILLS: how often the kill test kills (10)
+//   - LEASEMQ_SEED: seed of the random tests; they print theirs
+//   - LEASEMQ_CLIENTS=optional: a client that is not installed skips its test
+//   - LEASEMQ_PYTHON_OLD: interpreter with an old boto3 (/usr/bin/python3)
+//   - LEASEMQ_PYTHON_NEW: interpreter with a new boto3 (.cache/venv/bin/python)
+//   - LEASEMQ_AWS: the AWS CLI (.cache/venv/bin/aws)
+//   - LEASEMQ_NODE: Node.js (node); packages from node_modules of the module
+package e2e
