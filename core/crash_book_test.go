@@ -159,7 +159,8 @@ func (b *book) justifyPut(e *core.Edit, before *ledger, moved map[core.MessageID
 		return errors.New("changed by its move")
 	case s.DeadLetter.Source != source.name || s.DeadLetter.Reason == core.DeadLetterNone || s.DeadLetter.FirstAt == 0:
 		return fmt.Errorf("moved with the note %+v", s.DeadLetter)
-	case s.PriorReceives < source.states[from.Ref].Receives:
+	case s.PriorReceives < source.states[from.Ref].Receives && s.DeadLetter.Reason != core.DeadLetterExpired:
+		// A receive that finds its message expired gives it to nobody, and does not count.
 		return fmt.Errorf("moved after %d receives, the note says %d", source.states[from.Ref].Receives, s.PriorReceives)
 	}
 	return nil

@@ -83,7 +83,8 @@ func (q *queue) returnLease(i int32) {
 	le.owner = nil
 	l := le.lane
 	// Not during a page: it may have been read before the state record was there.
-	if l != nil && l.back >= q.engine.returnedMax && !l.paging && le.marked && le.group <= q.engine.seq.durableGroup() {
+	// Not beyond the cursor, where a page would take it for new.
+	if l != nil && l.back >= q.engine.returnedMax && !l.paging && le.seq < l.pos && le.marked && le.group <= q.engine.seq.durableGroup() {
 		if l.spill == 0 || le.seq < l.spill {
 			l.spill = le.seq
 		}
