@@ -41,6 +41,7 @@ deps: ## install what the tests need (Debian, Ubuntu): compiler, Node.js, Python
 .PHONY: test
 test: deps lint ## run everything that a change must pass
 	.ci/with-clients $(GO) test -race -timeout 15m ./...
+	$(GO) test -count=1 -timeout 10m -run '^(TestModel|TestCrashModel)$$' ./core
 
 .PHONY: bench
 bench: build ## measure this machine: core alone, then SQS over HTTP

@@ -59,7 +59,7 @@ func crashSeeds(t *testing.T) []uint64 {
 		return []uint64{seed}
 	}
 	n := uint64(400)
-	if raceDetector {
+	if raceEnabled {
 		n = 25
 	}
 	if testing.Short() {

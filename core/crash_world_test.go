@@ -194,8 +194,8 @@ func (w *world) open(base *ledger, pos core.Pos, later []*core.Change) error {
 	if boot.Term != term {
 		w.failf("term %d, want %d", boot.Term, term)
 	}
-	found, n := w.recovered(base, later, boot)
-	w.tap = &tap{db: db, term: term, book: w.book, report: w.report, pace: w.pace, head: found.clone(), durable: found, basePos: pos + core.Pos(n)}
+	found, n, idle := w.recovered(base, later, boot)
+	w.tap = &tap{db: db, term: term, book: w.book, report: w.report, pace: w.pace, head: found.clone(), durable: found, basePos: pos + core.Pos(n), doubt: core.Pos(idle)}
 	w.tap.paced.Store(true)
 	w.engine, err = core.Open(core.Options{
 		Store: pages{db, w.tap}, Committer: w.tap, Boot: boot, Logger: quiet, WindowBytes: w.window,
@@ -213,29 +213,36 @@ func (w *world) open(base *ledger, pos core.Pos, later []*core.Change) error {
 
 // recovered finds out how many of the unanswered Changes have survived. It must
 // be a number of the first ones, each whole.
-func (w *world) recovered(base *ledger, later []*core.Change, boot core.Boot) (*ledger, int) {
+// idle counts those behind them that change nothing but the position, and may
+// have survived or not.
+func (w *world) recovered(base *ledger, later []*core.Change, boot core.Boot) (found *ledger, n, idle int) {
 	var first error
-	for n := 0; ; n++ {
+	for ; ; n++ {
 		err := base.difference(w.db)
 		if err == nil && boot.LastTime != base.time {
 			err = fmt.Errorf("time is %d, want %d", boot.LastTime, base.time)
 		}
-		// A Change that changes nothing but its position is passed over here, and
-		// then the first position does not fit.
-		if err == nil {
-			return base, n
-		}
-		if first == nil {
+		switch {
+		case err == nil:
+			found = base.clone()
+			idle++
+		case found != nil:
+			return found, n - idle, idle - 1
+		case first == nil:
 			first = err
 		}
 		if n == len(later) {
-			w.failf("storage holds neither what was answered nor that and some of the next %d changes: %w; after all of them: %w", len(later), first, err)
-			return base, n
+			break
 		}
 		if err := base.apply(later[n], uint32(w.life)); err != nil {
 			w.failf("unanswered change: %w", err)
 		}
 	}
+	if found == nil {
+		w.failf("storage holds neither what was answered nor that and some of the next %d changes: %w", len(later), first)
+		return base, n, 0
+	}
+	return found, n + 1 - idle, idle - 1
 }
 
 // stop closes the node in order.

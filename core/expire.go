@@ -339,9 +339,10 @@ func (q *queue) dropLeased(seqs []Seq, setAside bool) error {
 	return err
 }
 
-// trimLater drops the oldest messages of a queue that is over its bounds.
+// trimLater drops the oldest messages of a queue that is over its bounds, if it
+// is to.
 func (q *queue) trimLater() {
-	if q.trimming {
+	if q.trimming || q.rec.Config.Overflow != OverflowDropOldest || !q.over(0, 0) {
 		return
 	}
 	q.trimming = true
@@ -354,18 +355,15 @@ func (q *queue) trimLater() {
 	})
 }
 
-// trimBatch drops a batch, and tells whether to go on: there is more to drop, or
-// there will be once it is durable.
+// trimBatch drops a batch, and tells whether to look for more once that is
+// durable.
 func (q *queue) trimBatch() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := q.engine.clock.now()
 	var picks []pick
-	freed, more := int64(0), false
-	for len(picks) < dropBatch && q.usableLocked() == nil {
-		if more = q.over(-int64(len(picks)), -freed); !more {
-			break
-		}
+	freed := int64(0)
+	for len(picks) < dropBatch && q.usableLocked() == nil && q.over(-int64(len(picks)), -freed) {
 		c, f := q.next(now)
 		if f == foundPage && len(picks) == 0 && q.readMore(c.l) == nil {
 			continue
@@ -387,8 +385,6 @@ func (q *queue) trimBatch() bool {
 		if _, err := q.record(picks, nil); err == nil {
 			return true
 		}
-	} else if more && q.lastGroup > q.engine.seq.durableGroup() {
-		return true
 	}
 	q.trimming = false
 	return false

@@ -75,7 +75,7 @@ func (r *rig) missing(m *mMessage, now int64) {
 // from there already.
 func (r *rig) overIn(d *mQueue, m *mMessage, now int64) bool {
 	keep := d.cfg().Retention.Milliseconds()
-	return m.expires != 0 && m.expires <= now || keep > 0 && (m.sentAt+keep <= now && !d.fifo() || r.lookedAt+keep <= now)
+	return d.cfg().Overflow == core.OverflowDropOldest || m.expires != 0 && m.expires <= now || keep > 0 && (m.sentAt+keep <= now && !d.fifo() || r.lookedAt+keep <= now)
 }
 
 // sameState compares the state that Peek shows.

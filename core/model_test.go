@@ -115,6 +115,7 @@ type rig struct {
 	n        *node
 	start    time.Time
 	steps    int
+	passing  bool  // nothing happens but the passing of time
 	lookedAt int64 // when all messages were last compared
 	bodies   int
 	queues   []*mQueue

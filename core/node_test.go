@@ -86,12 +86,13 @@ func (n *node) crash() {
 // gate stands before the committer: it shows what goes through, and can hold it
 // back or make it fail.
 type gate struct {
-	mu   sync.Mutex
-	cond sync.Cond
-	to   core.Committer
-	held bool
-	err  error
-	seen func(c *core.Change)
+	mu      sync.Mutex
+	cond    sync.Cond
+	to      core.Committer
+	held    bool
+	allowed int // Changes that go through though it is held
+	err     error
+	seen    func(c *core.Change)
 }
 
 var errNoDisk = errors.New("the disk is gone")
@@ -118,8 +119,11 @@ func (g *gate) through(to core.Committer) {
 // Submit implements core.Committer.
 func (g *gate) Submit(c *core.Change, done func(core.Pos, error)) {
 	g.mu.Lock()
-	for g.held {
+	for g.held && g.allowed == 0 {
 		g.cond.Wait()
+	}
+	if g.allowed > 0 {
+		g.allowed--
 	}
 	if g.seen != nil {
 		g.seen(c)
@@ -139,10 +143,18 @@ func (g *gate) hold() {
 	g.held = true
 }
 
+// let lets n Changes through.
+func (g *gate) let(n int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.allowed = n
+	g.cond.Broadcast()
+}
+
 func (g *gate) release() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.held = false
+	g.held, g.allowed = false, 0
 	g.cond.Broadcast()
 }
 

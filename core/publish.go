@@ -230,15 +230,12 @@ func (q *queue) send(drafts []draft, async func([]Published, error)) (*commit, e
 	return done, nil
 }
 
-// overflow applies the queue's bounds to a send of n messages.
+// overflow refuses a send of n messages for which there is no room. Messages that
+// make room are dropped when it is durable.
 func (q *queue) overflow(n int, size int64) error {
-	if n == 0 || !q.over(int64(n), size) {
-		return nil
-	}
-	if q.rec.Config.Overflow == OverflowReject {
+	if n > 0 && q.rec.Config.Overflow == OverflowReject && q.over(int64(n), size) {
 		return ErrQueueFull
 	}
-	q.trimLater()
 	return nil
 }
 

@@ -231,8 +231,8 @@ func (q *queue) newLane(p Place, ls laneState) *lane {
 func (q *queue) durable(n uint64, sl *slot) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if sl.dropped && q.gone {
-		q.engine.forget(q)
+	if sl.dropped && q.gone && sl.qid == q.qid {
+		q.engine.forget(q) // not for a purge before the deletion
 	}
 	for _, k := range sl.dedup {
 		if p, ok := q.overlay[k]; ok && p.group == n {
@@ -261,6 +261,7 @@ func (q *queue) durable(n uint64, sl *slot) {
 	if sl.published > 0 || len(sl.drops) > 0 && q.fifo() {
 		q.wake(max(sl.published, len(q.ring)))
 	}
+	q.trimLater()
 }
 
 // forgetLease drops the entry of a message that is durably gone.

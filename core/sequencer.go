@@ -23,6 +23,7 @@ type sequencer struct {
 	room     sync.Cond // broadcast when open has been sealed
 	open     *group
 	sealed   []*group // in flight, oldest first, at most groupsInFlight
+	ending   *commit  // of the group that is durable and being shown to its queues
 	next     Seq
 	err      error // why nothing more is accepted
 	closed   bool
@@ -147,7 +148,7 @@ func (s *sequencer) commitOf(n uint64) *commit {
 }
 
 // barrier returns the commit after which all that has been decided so far is
-// durable, nil if it is already.
+// durable and known to its queues, nil if it is already.
 func (s *sequencer) barrier() *commit {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,7 +158,7 @@ func (s *sequencer) barrier() *commit {
 	if n := len(s.sealed); n > 0 {
 		return s.sealed[n-1].done
 	}
-	return nil
+	return s.ending
 }
 
 // settle waits until all that has been decided so far is durable.
@@ -254,6 +255,7 @@ func (s *sequencer) committed(g *group, err error) {
 	if err == nil {
 		s.durable.Store(g.n)
 	}
+	s.ending = g.done
 	s.sealable.Signal()
 	s.mu.Unlock()
 	if err == nil {
@@ -261,6 +263,9 @@ func (s *sequencer) committed(g *group, err error) {
 			g.slots[i].q.durable(g.n, &g.slots[i])
 		}
 	}
+	s.mu.Lock()
+	s.ending = nil
+	s.mu.Unlock()
 	g.done.err = err
 	close(g.done.ch)
 	for _, call := range g.calls {

@@ -182,10 +182,11 @@ func (e *Engine) create(name string, cfg QueueConfig) (Queue, *commit, error) {
 	e.seq.end()
 	q := e.newQueue(rec, qid, QueueState{})
 	q.lastGroup, q.configGroup = n, n
+	info := q.infoLocked()
 	e.tableMu.Lock()
 	e.byName[name] = q
 	e.tableMu.Unlock()
-	return q.infoLocked(), done, nil
+	return info, done, nil
 }
 
 // Configure changes the configuration of a queue: edit is given a copy, under

@@ -522,8 +522,17 @@ func hold(c *call) string {
 	return ""
 }
 
+// resume lets all Changes go, or as many as it is told: "go 1".
 func resume(c *call) string {
-	c.s.n.gate.release()
+	if len(c.args) == 0 {
+		c.s.n.gate.release()
+		return ""
+	}
+	n, err := strconv.Atoi(c.arg(0))
+	if err != nil {
+		c.misuse("%v", err)
+	}
+	c.s.n.gate.let(n)
 	return ""
 }
 
