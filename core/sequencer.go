@@ -1,8 +1,10 @@
 package core
 
 import (
+	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // Bounds of the sequencer.
@@ -10,6 +12,9 @@ const (
 	groupBytesTarget = 4 << 20  // an open group at this size holds further operations back
 	groupsInFlight   = 2        // sealed, not yet durable: double buffering
 	groupBytesDouble = 64 << 10 // a second group is sealed only when it is worth an fsync of its own
+
+	gatherStill = 4                      // yields in a row that brought nothing end the gathering
+	gatherMax   = 100 * time.Microsecond // and so does this time
 )
 
 // sequencer owns the open Change and gives out sequences. Operations append to
@@ -176,6 +181,7 @@ func (s *sequencer) run(committer Committer) {
 		for !s.sealableLocked() && (!s.closed || !s.open.empty()) && s.err == nil {
 			s.sealable.Wait()
 		}
+		s.gatherLocked()
 		if s.err != nil || s.open.empty() {
 			if s.err == nil {
 				s.err = ErrStopped
@@ -207,9 +213,26 @@ func (s *sequencer) sealableLocked() bool {
 
 // empty tells whether there is nothing to commit and nobody to answer: a send
 // of nothing but duplicates has an answer alone.
-func (g *group) empty() bool {
-	return len(g.change.Edits) == 0 && len(g.slots) == 0 && len(g.calls) == 0
+func (g *group) empty() bool { return g.work() == 0 }
+
+// gatherLocked lets goroutines that can run add to the open group before it is
+// sealed. The last commit has just woken some, and what they do next shares the
+// fsync. When nothing else can run it takes about a microsecond. It gives mu up.
+func (s *sequencer) gatherLocked() {
+	began := time.Now()
+	for still := 0; still < gatherStill && time.Since(began) < gatherMax; {
+		n := s.open.work()
+		s.mu.Unlock()
+		runtime.Gosched()
+		s.mu.Lock()
+		if still++; s.open.work() != n {
+			still = 0
+		}
+	}
 }
+
+// work counts what the group has to do.
+func (g *group) work() int { return len(g.change.Edits) + len(g.slots) + len(g.calls) }
 
 func (s *sequencer) nextGroupLocked(n uint64) *group {
 	g := &group{}

@@ -155,6 +155,7 @@ func newDB(o Options, lock *pebble.Lock) *DB {
 	d.guard = &guard{
 		FS: o.FS, dir: o.Dir, log: o.Logger,
 		fail: d.fail, scarce: d.watch.lacking, spare: d.watch.spare, onSync: o.OnSync,
+		zeros:  make([]byte, logAheadBytes),
 		closed: make(chan struct{}), wedged: make(chan struct{}),
 	}
 	d.pipe.init(d)

@@ -332,3 +332,49 @@ func TestFullDiskFlushesEarly(t *testing.T) {
 		}
 	})
 }
+
+// TestLogGrowsAheadOfItsData: then an fsync writes data alone.
+func TestLogGrowsAheadOfItsData(t *testing.T) {
+	fs := vfs.NewMem()
+	d, _ := mustOpen(t, Options{FS: fs})
+	sizes := func() (out []int64) {
+		t.Helper()
+		names, err := fs.List("data")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			if !strings.HasSuffix(name, ".log") {
+				continue
+			}
+			info, err := fs.Stat(fs.PathJoin("data", name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, info.Size())
+		}
+		return out
+	}
+	mustCommit(t, d, put(ref(1, 1), body(1)))
+	before := sizes()
+	if len(before) != 1 || before[0] != logAheadBytes {
+		t.Errorf("log files of %d bytes after a small commit, want one of %d", before, logAheadBytes)
+	}
+	for i := core.Seq(2); i <= 100; i++ {
+		mustCommit(t, d, put(ref(1, i), body(i)))
+	}
+	if after := sizes(); !slices.Equal(after, before) {
+		t.Errorf("log files of %d bytes grew to %d within what was ahead", before, after)
+	}
+	mustCommit(t, d, put(ref(1, 101), make([]byte, 3*logAheadBytes)))
+	large := false
+	for _, n := range sizes() {
+		large = large || n == 4*logAheadBytes
+	}
+	if !large {
+		t.Errorf("log files of %d bytes after a large commit, want one of %d", sizes(), 4*logAheadBytes)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
