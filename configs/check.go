@@ -25,7 +25,16 @@ const (
 // Check says everything that is wrong with c on a node that has the given kinds
 // of frontend.
 func (c Config) Check(kinds []string) error {
-	var k checker
+	return c.check(kinds, nil)
+}
+
+// Check is Config.Check, whose errors say where a value comes from, too.
+func (l *Loaded) Check(kinds []string) error {
+	return l.Config.check(kinds, l.origins)
+}
+
+func (c Config) check(kinds []string, origins map[string]string) error {
+	k := checker{origins: origins}
 	k.frontends(c, kinds)
 	k.listeners(c, kinds)
 	k.sqs(c.SQS)
@@ -44,15 +53,16 @@ func (c Config) Enabled(kinds []string) []string {
 // Resolve returns the address of a listener: addr with the host of c.Listen if
 // it names none. A port alone is accepted too.
 func (c Config) Resolve(addr string) (string, error) {
-	if !strings.Contains(addr, ":") {
+	given := addr
+	if _, err := strconv.Atoi(addr); err == nil {
 		addr = ":" + addr
 	}
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
-		return "", fmt.Errorf("%q is not an address such as 127.0.0.1:9324 or :9324", addr)
+		return "", fmt.Errorf("%q is not an address such as 127.0.0.1:9324 or :9324", given)
 	}
 	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
-		return "", fmt.Errorf("%q: the port is not a number from 0 to 65535", addr)
+		return "", fmt.Errorf("%q: the port is not a number from 0 to 65535", given)
 	}
 	if host == "" {
 		host = strings.Trim(c.Listen, "[]")
@@ -76,10 +86,17 @@ func (c Config) CheckExposure(addr string) error {
 	return fmt.Errorf("%s can be reached from other machines, and there are no users to tell apart; listen on 127.0.0.1, or ask for open access with dev (--dev)", addr)
 }
 
-type checker struct{ errs []error }
+type checker struct {
+	origins map[string]string // of keys that are not the default
+	errs    []error
+}
 
 func (k *checker) fail(key, format string, args ...any) {
-	k.errs = append(k.errs, fmt.Errorf(key+": "+format, args...))
+	err := fmt.Errorf(key+": "+format, args...)
+	if origin, ok := k.origins[key]; ok {
+		err = fmt.Errorf("%s: %w", origin, err)
+	}
+	k.errs = append(k.errs, err)
 }
 
 func (k *checker) frontends(c Config, kinds []string) {

@@ -117,9 +117,11 @@ func (b *builder) environ(environ []string) {
 		}
 	}
 	var names []string
+	byFlag := map[string]string{} // variables that are named after a flag, and should be after its key
 	for _, key := range b.keys {
 		env := b.fields[key].Env
 		names = append(names, strings.TrimPrefix(env, EnvPrefix))
+		byFlag[EnvPrefix+strings.ToUpper(strings.ReplaceAll(b.fields[key].Flag, "-", "_"))] = env
 		value, plain := vars[env]
 		path, file := vars[env+"_FILE"]
 		delete(vars, env)
@@ -134,8 +136,12 @@ func (b *builder) environ(environ []string) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(vars)) {
-		if near := Nearest(strings.TrimPrefix(name, EnvPrefix), names); near != "" {
-			b.out.Warnings = append(b.out.Warnings, fmt.Sprintf("%s is not a setting; did you mean %s?", name, EnvPrefix+near))
+		meant := byFlag[name]
+		if near := Nearest(strings.TrimPrefix(name, EnvPrefix), names); meant == "" && near != "" {
+			meant = EnvPrefix + near
+		}
+		if meant != "" {
+			b.out.Warnings = append(b.out.Warnings, fmt.Sprintf("%s is not a setting; did you mean %s?", name, meant))
 		}
 	}
 }

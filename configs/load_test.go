@@ -188,8 +188,12 @@ func TestForeignVariablesOnlyWarnWhenClose(t *testing.T) {
 	l := load(t, configs.Sources{Environ: []string{
 		"BROKER_SERVICE_HOST=10.0.0.1", "BROKER_PORT=tcp://10.0.0.1:9324", // as Kubernetes adds them
 		"BROKER_STORAGE_SNYC=never",
+		"BROKER_MEMORY=true", "BROKER_FOO=1",
 	}})
-	want := []string{"BROKER_STORAGE_SNYC is not a setting; did you mean BROKER_STORAGE_SYNC?"}
+	want := []string{
+		"BROKER_MEMORY is not a setting; did you mean BROKER_NODE_MEMORY?", // the flag is --memory
+		"BROKER_STORAGE_SNYC is not a setting; did you mean BROKER_STORAGE_SYNC?",
+	}
 	if !slices.Equal(l.Warnings, want) {
 		t.Errorf("warnings are %q, want %q", l.Warnings, want)
 	}
@@ -228,6 +232,7 @@ func TestCheckBounds(t *testing.T) {
 		"IPv6 loopback":      {func(c *configs.Config) { c.Listen = "[::1]" }, ""},
 		"port alone":         {func(c *configs.Config) { c.SQS.Listen = "4566" }, ""},
 		"no port":            {func(c *configs.Config) { c.SQS.Listen = "127.0.0.1:" }, "the port is not a number"},
+		"host alone":         {func(c *configs.Config) { c.SQS.Listen = "127.0.0.1" }, `sqs.listen: "127.0.0.1" is not an address`},
 		"port too large":     {func(c *configs.Config) { c.SQS.Listen = ":65536" }, "the port is not a number"},
 		"no host":            {func(c *configs.Config) { c.Listen = "" }, "listen: "},
 		"bad host":           {func(c *configs.Config) { c.Listen = "a b" }, "not a host name"},
@@ -269,6 +274,38 @@ func TestCheckCollectsAllErrors(t *testing.T) {
 	for _, key := range []string{"sqs.account", "sqs.region", "drain.timeout"} {
 		if !strings.Contains(err.Error(), key) {
 			t.Errorf("error lacks %s:\n%v", key, err)
+		}
+	}
+}
+
+func TestBoundsSayWhereTheValueComesFrom(t *testing.T) {
+	file := write(t, "broker.yaml", "log:\n  level: debug\ndrain:\n  timeout: 9s\n")
+	l := load(t, configs.Sources{
+		File:    file,
+		Environ: []string{"BROKER_SQS_REGION=EU"},
+		Flags:   map[string]string{"sqs.account": "12", "listen": "0.0.0.0"},
+	})
+	err := l.Check(kinds)
+	if err == nil {
+		t.Fatal("Check accepted wrong settings")
+	}
+	for _, want := range []string{
+		"file " + file + ":4: drain.timeout: 9s is not between",
+		"environment BROKER_SQS_REGION: sqs.region: ",
+		"flag --sqs-account: sqs.account: ",
+		"admin.listen: 0.0.0.0:9325 can be reached",
+	} {
+		if !slices.ContainsFunc(strings.Split(err.Error(), "\n"), func(line string) bool { return strings.HasPrefix(line, want) }) {
+			t.Errorf("no line of the error starts with %q:\n%v", want, err)
+		}
+	}
+}
+
+func TestShortWordsAreNotGuessed(t *testing.T) {
+	words := []string{"log", "dev", "sqs", "data", "serve", "ls"}
+	for s, want := range map[string]string{"foo": "", "sqz": "sqs", "lst": "ls", "dat": "data", "serv": "serve", "x": "", "lgo": "log", "bar": ""} {
+		if got := configs.Nearest(s, words); got != want {
+			t.Errorf("Nearest(%q) = %q, want %q", s, got, want)
 		}
 	}
 }

@@ -5,10 +5,16 @@ import (
 	"strings"
 )
 
+// shortWord is the length up to which two letters make another word.
+const shortWord = 4
+
 // Nearest returns the word that s was probably meant to be, or "" if none is
-// close: at most a third of its length away.
+// close: at most a third of its length away, and one more if s is not short.
 func Nearest(s string, words []string) string {
-	best, bestAt := "", len(s)/3+1
+	best, bestAt := "", max(1, len(s)/3)
+	if len(s) > shortWord {
+		bestAt++
+	}
 	for _, w := range words {
 		if d := distance(strings.ToLower(s), strings.ToLower(w)); d <= bestAt && (best == "" || d < bestAt) {
 			best, bestAt = w, d

@@ -86,7 +86,7 @@ func (s *settingFlags) loadAndCheck(cmd *cobra.Command, w io.Writer) (*configs.L
 	for _, k := range standard() {
 		kinds = append(kinds, k.Name)
 	}
-	if err := errors.Join(err, loaded.Config.Check(kinds)); err != nil {
+	if err := errors.Join(err, loaded.Check(kinds)); err != nil {
 		return nil, fail(exitUsage, err)
 	}
 	return loaded, nil
