@@ -349,31 +349,45 @@ func (c *QueueConfig) clone() QueueConfig {
 	return d
 }
 
+// Bounds of a configuration, beside those of a message.
+const (
+	receiveWaitMax = time.Hour
+	maxReceivesMax = 1000
+	multiplierMax  = 1000
+)
+
 // check refuses what is out of bounds.
 func (c *QueueConfig) check() error {
 	bad := func(what string, v any) error { return fmt.Errorf("%w: %s %v", ErrInvalidConfig, what, v) }
+	within := func(what string, v, most any) error {
+		return fmt.Errorf("%w: %s %v is not between 0 and %v", ErrInvalidConfig, what, v, most)
+	}
 	r := &c.Redelivery
 	switch {
 	case c.Kind > KindPriority:
 		return bad("kind", c.Kind)
 	case c.VisibilityTimeout < 0 || c.VisibilityTimeout > VisibilityMax:
-		return bad("visibility timeout", c.VisibilityTimeout)
+		return within("visibility timeout", c.VisibilityTimeout, VisibilityMax)
 	case c.Delay < 0 || c.Delay > DelayMax:
-		return bad("delay", c.Delay)
+		return within("delay", c.Delay, DelayMax)
 	case c.Retention < 0:
 		return bad("retention", c.Retention)
-	case c.ReceiveWait < 0 || c.ReceiveWait > time.Hour:
-		return bad("receive wait", c.ReceiveWait)
+	case c.ReceiveWait < 0 || c.ReceiveWait > receiveWaitMax:
+		return within("receive wait", c.ReceiveWait, receiveWaitMax)
 	case c.MaxMessageBytes < 0 || c.MaxMessages < 0 || c.MaxBytes < 0:
 		return bad("maximum", min(c.MaxMessageBytes, c.MaxMessages, c.MaxBytes))
 	case c.Marks > MarksSync || c.DedupScope > DedupGroup || c.Overflow > OverflowDropOldest:
 		return bad("policy", []any{c.Marks, c.DedupScope, c.Overflow})
-	case r.MaxReceives < 0 || r.MaxReceives > 1000 || r.MaxReceives == 0 && r.DeadLetterQueue != "":
-		return bad("max receives", r.MaxReceives)
-	case !(r.Multiplier >= 0 && r.Multiplier <= 1000): // NaN too
-		return bad("redelivery multiplier", r.Multiplier)
-	case r.InitialDelay < 0 || r.MaxDelay < 0 || r.InitialDelay > VisibilityMax || r.MaxDelay > VisibilityMax:
-		return bad("redelivery delay", r.InitialDelay)
+	case r.MaxReceives < 0 || r.MaxReceives > maxReceivesMax:
+		return within("max receives", r.MaxReceives, maxReceivesMax)
+	case r.MaxReceives == 0 && r.DeadLetterQueue != "":
+		return fmt.Errorf("%w: a dead-letter queue needs max receives, from 1 to %d", ErrInvalidConfig, maxReceivesMax)
+	case !(r.Multiplier >= 0 && r.Multiplier <= multiplierMax): // NaN too
+		return within("redelivery multiplier", r.Multiplier, multiplierMax)
+	case r.InitialDelay < 0 || r.InitialDelay > VisibilityMax:
+		return within("initial redelivery delay", r.InitialDelay, VisibilityMax)
+	case r.MaxDelay < 0 || r.MaxDelay > VisibilityMax:
+		return within("longest redelivery delay", r.MaxDelay, VisibilityMax)
 	}
 	if c.Kind == KindFIFO {
 		c.Marks = MarksSync

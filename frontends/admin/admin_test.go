@@ -288,6 +288,50 @@ func TestPatchChangesWhatItNames(t *testing.T) {
 	n.refuse(404, "no_queue", "PATCH", admin.QueuePath("none"), `{}`)
 }
 
+func TestDeadLetterQueueMustBeThere(t *testing.T) {
+	n := start(t)
+	n.create("dead", "")
+	n.create("dead.fifo", "")
+	n.create("plain", "")
+	policy := func(name string) string {
+		return fmt.Sprintf(`"redelivery":{"dead_letter_queue":%q,"max_receives":2}`, name)
+	}
+	for _, name := range []string{"none", "dead.fifo"} {
+		n.refuse(400, "invalid_dead_letter_queue", "POST", "/api/v1/queues", `{"name":"q","settings":{`+policy(name)+`}}`)
+		n.refuse(400, "invalid_dead_letter_queue", "PATCH", admin.QueuePath("plain"), `{`+policy(name)+`}`)
+	}
+	n.create("q", policy("dead"))
+	n.want(200, "PATCH", admin.QueuePath("plain"), `{`+policy("dead")+`}`, nil)
+	// What was set stays changeable when the dead-letter queue is gone.
+	n.want(204, "DELETE", admin.QueuePath("dead"), "", nil)
+	n.want(200, "POST", "/api/v1/queues", `{"name":"q","settings":{`+policy("dead")+`}}`, nil)
+	n.want(200, "PATCH", admin.QueuePath("plain"), `{"delay":"1s"}`, nil)
+	n.want(200, "PATCH", admin.QueuePath("plain"), `{"redelivery":{"dead_letter_queue":""}}`, nil)
+}
+
+func TestMistakesAreToldInWordsOfTheAPI(t *testing.T) {
+	n := start(t)
+	n.create("dead", "")
+	for settings, want := range map[string]string{
+		`"visibility_timeot":"30s"`:                 `bad request: unknown object member name at /settings/visibility_timeot`,
+		`"visibility_timeout":"soon"`:               `bad request: "soon" is not a duration such as 30s at /settings/visibility_timeout`,
+		`"visibility_timeout":30`:                   `bad request: JSON value must be string type at /settings/visibility_timeout`,
+		`"visibility_timeout":"13h"`:                `queue configuration is not valid: visibility timeout 13h0m0s is not between 0 and 12h0m0s`,
+		`"kind":{}`:                                 `bad request: a JSON object is not expected at /settings/kind`,
+		`"max_bytes":"1"`:                           `bad request: a JSON string is not expected at /settings/max_bytes`,
+		`"overflow":"explode"`:                      `queue configuration is not valid: overflow is "explode", not one of reject, drop-oldest`,
+		`"redelivery":{"max_receives":1001}`:        `queue configuration is not valid: max receives 1001 is not between 0 and 1000`,
+		`"redelivery":{"dead_letter_queue":"dead"}`: `queue configuration is not valid: a dead-letter queue needs max receives, from 1 to 1000`,
+		`"redelivery":{"max_delay":"13h"}`:          `queue configuration is not valid: longest redelivery delay 13h0m0s is not between 0 and 12h0m0s`,
+	} {
+		var e admin.ErrorResponse
+		n.want(400, "POST", "/api/v1/queues", `{"name":"q","settings":{`+settings+`}}`, &e)
+		if e.Error.Message != want {
+			t.Errorf("%s: the message is\n%s, want\n%s", settings, e.Error.Message, want)
+		}
+	}
+}
+
 func TestCreateAgainIsTheSameOrAConflict(t *testing.T) {
 	n := start(t)
 	n.create("q", `"delay":"8s","tags":{"a":"1"}`)

@@ -8,6 +8,7 @@ import (
 	"mime"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/go-json-experiment/json"
 
@@ -94,9 +95,27 @@ func readBody(r *http.Request, limit int64) ([]byte, error) {
 // decode reads JSON into v; what b does not name stays as it was.
 func decode(b []byte, v any) error {
 	if err := json.Unmarshal(b, v, json.RejectUnknownMembers(true)); err != nil {
-		return fmt.Errorf("%w: %w", errBadRequest, err)
+		return badJSON(err)
 	}
 	return nil
+}
+
+// badJSON tells what is wrong with a body, and where, without the Go types that
+// it was meant for.
+func badJSON(err error) error {
+	semantic := (*json.SemanticError)(nil)
+	if !errors.As(err, &semantic) {
+		return fmt.Errorf("%w: %w", errBadRequest, err)
+	}
+	where := ""
+	if p := string(semantic.JSONPointer); p != "" {
+		where = " at " + p
+	}
+	if semantic.Err == nil {
+		kind := strings.NewReplacer("{", "object", "[", "array").Replace(semantic.JSONKind.String())
+		return fmt.Errorf("%w: a JSON %s is not expected%s", errBadRequest, kind, where)
+	}
+	return fmt.Errorf("%w: %w%s", errBadRequest, semantic.Err, where)
 }
 
 // number reads a query parameter from 1 to most; absent, it is standard.

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -71,7 +72,7 @@ func (s *Server) createQueue(r *http.Request) (int, any, error) {
 		} `json:"settings"`
 	}
 	if err := json.Unmarshal(b, &kinded); err != nil {
-		return 0, nil, fmt.Errorf("%w: %w", errBadRequest, err)
+		return 0, nil, badJSON(err)
 	}
 	kind := core.KindStandard
 	switch {
@@ -89,6 +90,12 @@ func (s *Server) createQueue(r *http.Request) (int, any, error) {
 	cfg, err := req.Settings.config()
 	if err != nil {
 		return 0, nil, err
+	}
+	// A queue that is there keeps the dead-letter queue it has.
+	if _, err := s.client.Queue(r.Context(), req.Name); errors.Is(err, core.ErrNoQueue) {
+		if err := s.checkDeadLetterQueue(r, cfg); err != nil {
+			return 0, nil, err
+		}
 	}
 	q, created, err := s.client.Declare(r.Context(), req.Name, cfg)
 	if err != nil {
@@ -143,7 +150,7 @@ func (s *Server) patchQueue(r *http.Request) (int, any, error) {
 		return 0, nil, err
 	}
 	name := r.PathValue("queue")
-	_, err = s.client.Configure(r.Context(), name, func(c *core.QueueConfig) error {
+	edit := func(c *core.QueueConfig) error {
 		old := showSettings(*c)
 		settings := old
 		// The maps of a queue are shared, hence must not be decoded into.
@@ -152,14 +159,50 @@ func (s *Server) patchQueue(r *http.Request) (int, any, error) {
 			return err
 		}
 		settings.keepAbsent(old)
-		*c, err = settings.config()
+		next, err := settings.config()
+		if err == nil {
+			*c = next
+		}
 		return err
-	})
+	}
+	// Other queues are looked at before the lock of this one is taken.
+	q, err := s.client.Queue(r.Context(), name)
 	if err != nil {
+		return 0, nil, err
+	}
+	cfg := q.Config
+	if err := edit(&cfg); err != nil {
+		return 0, nil, err
+	}
+	if cfg.Redelivery.DeadLetterQueue != q.Config.Redelivery.DeadLetterQueue {
+		if err := s.checkDeadLetterQueue(r, cfg); err != nil {
+			return 0, nil, err
+		}
+	}
+	if _, err := s.client.Configure(r.Context(), name, edit); err != nil {
 		return 0, nil, err
 	}
 	queue, err := s.look(r, name)
 	return http.StatusOK, queue, err
+}
+
+// checkDeadLetterQueue refuses a dead-letter queue that is not there, or that
+// orders its messages differently: messages would stay where they are.
+func (s *Server) checkDeadLetterQueue(r *http.Request, cfg core.QueueConfig) error {
+	name := cfg.Redelivery.DeadLetterQueue
+	if name == "" {
+		return nil
+	}
+	dlq, err := s.client.Queue(r.Context(), name)
+	switch {
+	case errors.Is(err, core.ErrNoQueue):
+		return fmt.Errorf("%w: there is no queue %s", core.ErrDeadLetterQueue, name)
+	case err != nil:
+		return err
+	case (dlq.Config.Kind == core.KindFIFO) != (cfg.Kind == core.KindFIFO):
+		return fmt.Errorf("%w: of %s and its source, one is a FIFO queue and one is not", core.ErrDeadLetterQueue, name)
+	}
+	return nil
 }
 
 func (s *Server) deleteQueue(r *http.Request) (int, any, error) {

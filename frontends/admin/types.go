@@ -3,6 +3,7 @@ package admin
 import (
 	"encoding"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -223,7 +224,7 @@ func valueOf[T ~uint8](key, s string, names []string) (T, error) {
 			return T(i), nil
 		}
 	}
-	return 0, fmt.Errorf("%s is %q, not one of %q", key, s, names)
+	return 0, fmt.Errorf("%s is %q, not one of %s", key, s, strings.Join(names, ", "))
 }
 
 // when turns milliseconds since the epoch into a time; 0 is the zero time.
