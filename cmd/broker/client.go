@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -72,13 +71,13 @@ func (c *client) do(ctx context.Context, method, path string, in, out any) error
 		return c.unreachable(ctx, err)
 	}
 	if res.StatusCode >= 400 {
-		return refused(res, b)
+		return c.refused(res, b)
 	}
 	if out == nil {
 		return nil
 	}
 	if err := json.Unmarshal(b, out); err != nil {
-		return fmt.Errorf("%s does not answer as a broker: %w", base, err)
+		return failf(exitCannotConnect, "no admin listener of a broker at %s: %w", c.base, err)
 	}
 	return nil
 }
@@ -93,11 +92,16 @@ func (c *client) unreachable(ctx context.Context, err error) error {
 	return failf(exitCannotConnect, "no broker at %s: %w", c.base, err)
 }
 
-// refused turns an answer into an error.
-func refused(res *http.Response, body []byte) error {
+// refused turns an answer into an error. One that is not in the form of the API
+// came from something else, such as the SQS listener.
+func (c *client) refused(res *http.Response, body []byte) error {
 	var e admin.ErrorResponse
 	if err := json.Unmarshal(body, &e); err != nil || e.Error.Message == "" {
-		e.Error.Message = res.Status
+		code := exitCannotConnect
+		if res.StatusCode == http.StatusUnauthorized || res.StatusCode == http.StatusForbidden {
+			code = exitUnauthorized // a proxy may ask for more than the broker does
+		}
+		return failf(code, "no admin listener of a broker at %s: it answers %s", c.base, res.Status)
 	}
 	return failf(exitCodeOf(res.StatusCode, e.Error.Code), "%s", e.Error.Message)
 }

@@ -63,6 +63,6 @@ func report(w io.Writer, cmd *cobra.Command, err error) int {
 	if known := (*failure)(nil); errors.As(err, &known) {
 		return known.code
 	}
-	fmt.Fprintf(w, "Try '%s --help'.\n", cmd.CommandPath())
+	fmt.Fprintf(w, "Usage: %s\nTry '%s --help'.\n", cmd.UseLine(), cmd.CommandPath())
 	return exitUsage
 }

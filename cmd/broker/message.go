@@ -39,7 +39,9 @@ func newPubCommand(std streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pub QUEUE [BODY|-]",
 		Short: "Send a message; without a body, or with -, it is read from standard input",
-		Args:  cobra.RangeArgs(1, 2),
+		Long: "The body is sent as it is: what is read from standard input keeps its newline at the end, unless\n" +
+			"--lines makes a message of each line. Prints the ids of the messages.",
+		Args: cobra.RangeArgs(1, 2),
 	}
 	c := addClient(cmd)
 	out := addOutput(cmd, std.out, "name")
@@ -169,7 +171,7 @@ func newSubCommand(std streams) *cobra.Command {
 	f := cmd.Flags()
 	f.IntVar(&s.count, "count", 0, "end after so many messages")
 	f.DurationVar(&s.wait, "wait", 0, "end when no message has come for so long")
-	f.BoolVar(&s.keep, "keep", false, "do not delete: give the messages back at the end")
+	f.BoolVar(&s.keep, "keep", false, "do not delete: give the messages back at the end; their receive counts grow")
 	cmd.RunE = action(func(cmd *cobra.Command, args []string) error {
 		if s.count < 0 || s.wait < 0 {
 			return failf(exitUsage, "--count and --wait are not negative")

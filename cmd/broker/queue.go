@@ -137,6 +137,9 @@ func newQueueCreateCommand(std streams, c *client) *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if f := cmd.Flags(); f.Changed("dead-letter-queue") != f.Changed("max-receives") {
+			return failf(exitUsage, "--dead-letter-queue and --max-receives do nothing without each other: give both")
+		}
 		if kind != "" {
 			settings["kind"] = kind
 		}

@@ -20,6 +20,7 @@ func newRootCommand(std streams) *cobra.Command {
 	root.SilenceErrors = true
 	root.SilenceUsage = true
 	root.Args = onlyCommands
+	root.Version = thisBuild().Version
 	root.SetFlagErrorFunc(suggestFlag)
 	root.AddCommand(
 		newServeCommand(std, "serve"),

@@ -60,7 +60,6 @@ func addSettingFlags(cmd *cobra.Command) *settingFlags {
 			flag.NoOptDefVal = "true"
 		}
 	}
-	cmd.MarkFlagsMutuallyExclusive("data", "memory")
 	return s
 }
 
@@ -78,6 +77,9 @@ func (s *settingFlags) load(cmd *cobra.Command) (*configs.Loaded, error) {
 // loadAndCheck reads the settings and holds them against their bounds, so that
 // every mistake is told at once. Warnings go to w.
 func (s *settingFlags) loadAndCheck(cmd *cobra.Command, w io.Writer) (*configs.Loaded, error) {
+	if cmd.Flags().Changed("data") && cmd.Flags().Changed("memory") {
+		return nil, failf(exitUsage, "--data and --memory exclude each other: give one of them")
+	}
 	loaded, err := s.load(cmd)
 	for _, warning := range loaded.Warnings {
 		fmt.Fprintf(w, "warning: %s\n", warning)
