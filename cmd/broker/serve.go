@@ -66,7 +66,7 @@ func serve(ctx context.Context, cfg configs.Config, portsFile string, stderr io.
 		}
 	}
 	greet(stderr, cfg, node)
-	log.Info("ready", "version", b.Version, "sqs", node.Addr("sqs"), "admin", node.Addr("admin"))
+	log.Info("ready", "version", b.Version, "kept", kept(cfg), "sqs", node.Addr("sqs"), "admin", node.Addr("admin"))
 	context.AfterFunc(ctx, func() { log.Info("draining; a second signal ends the process at once") })
 	err = node.Wait()
 	if err == nil {
@@ -118,11 +118,7 @@ func greet(w io.Writer, cfg configs.Config, node *broker.Node) {
 	if cfg.Log.Format == "json" {
 		return
 	}
-	where := "in memory"
-	if !cfg.Node.Memory {
-		where = "in " + cfg.Node.Data
-	}
-	fmt.Fprintf(w, "\nLeaseMQ %s is ready; messages are kept %s.\n", thisBuild().Version, where)
+	fmt.Fprintf(w, "\nLeaseMQ %s is ready; messages are kept %s.\n", thisBuild().Version, kept(cfg))
 	if addr := reachable(node.Addr("sqs")); addr != "" {
 		url := fmt.Sprintf("http://%s/%s/orders", addr, cfg.SQS.Account)
 		fmt.Fprintf(w, `
@@ -133,6 +129,17 @@ func greet(w io.Writer, cfg configs.Config, node *broker.Node) {
 `, cfg.SQS.Region, addr, url)
 	}
 	fmt.Fprintf(w, "  Admin  http://%[1]s/metrics  http://%[1]s/readyz?verbose  http://%[1]s/api/v1/queues\n\n", reachable(node.Addr("admin")))
+}
+
+// kept says where messages are, and whether an answer means that they are there.
+func kept(cfg configs.Config) string {
+	switch {
+	case cfg.Node.Memory:
+		return "in memory"
+	case cfg.Storage.Sync != "commit":
+		return fmt.Sprintf("in %s; answers do not wait for fsync (storage.sync is %s)", cfg.Node.Data, cfg.Storage.Sync)
+	}
+	return "in " + cfg.Node.Data
 }
 
 // reachable returns addr as a client on this machine can use it.
