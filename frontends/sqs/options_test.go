@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/leasemq/broker/core"
 )
 
 func TestOptionsAreChecked(t *testing.T) {
@@ -103,5 +105,30 @@ func TestNoopAnswersTheHotActions(t *testing.T) {
 	}
 	if _, err := http.ReadResponse(bufio.NewReader(strings.NewReader(string(refusal()))), nil); err != nil {
 		t.Errorf("the refusal is no HTTP: %v", err)
+	}
+}
+
+func TestCreateSeesQueuesOfTheOtherKind(t *testing.T) {
+	engine := newEngine(t)
+	client := engine.Client(core.Principal{})
+	for name, kind := range map[string]core.QueueKind{"a": core.KindFIFO, "a.fifo": core.KindStandard} {
+		if _, _, err := client.Declare(t.Context(), name, core.DefaultQueueConfig(kind)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	address := listen(t, newTestServer(t, engine, Options{}))
+	for _, in := range []string{`{"QueueName":"a"}`, `{"QueueName":"a.fifo","Attributes":{"FifoQueue":"true"}}`} {
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := io.WriteString(conn, jsonRequest("CreateQueue", in)); err != nil {
+			t.Fatal(err)
+		}
+		res, body := readAnswer(t, bufio.NewReader(conn))
+		if res.StatusCode != http.StatusBadRequest || !strings.Contains(body, "different value for attribute FifoQueue") {
+			t.Errorf("CreateQueue %s answers %d %s, want a refusal", in, res.StatusCode, body)
+		}
 	}
 }

@@ -133,14 +133,19 @@ func (c *call) wantedKind(name string) (core.QueueKind, error) {
 }
 
 // compareConfig refuses to create a queue that exists with other values of the
-// attributes that were given. Tags are not compared.
+// attributes that were given. Tags are not compared. A queue that was not made
+// by SQS may be of the other kind than its name says.
 func (c *call) compareConfig(present *core.Queue, wanted core.QueueConfig) error {
+	const different = "A queue already exists with the same name and a different value for attribute %s"
+	if (present.Config.Kind == core.KindFIFO) != (wanted.Kind == core.KindFIFO) {
+		return fail(faultQueueExists, different, attrFIFOQueue)
+	}
 	w := core.Queue{Name: present.Name, Config: wanted}
 	for _, a := range c.params.attributes {
 		name := a.name.view()
 		asked, _ := c.server.attribute(&w, nil, name)
 		if is, _ := c.server.attribute(present, nil, name); is != asked {
-			return fail(faultQueueExists, "A queue already exists with the same name and a different value for attribute %s", name)
+			return fail(faultQueueExists, different, name)
 		}
 	}
 	return nil
