@@ -94,7 +94,7 @@ type checker struct {
 func (k *checker) fail(key, format string, args ...any) {
 	err := fmt.Errorf(key+": "+format, args...)
 	if origin, ok := k.origins[key]; ok {
-		err = fmt.Errorf("%s: %w", origin, err)
+		err = fmt.Errorf("%s: %w", strings.TrimPrefix(origin, "file "), err) // as for other mistakes in a file
 	}
 	k.errs = append(k.errs, err)
 }

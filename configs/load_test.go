@@ -290,7 +290,7 @@ func TestBoundsSayWhereTheValueComesFrom(t *testing.T) {
 		t.Fatal("Check accepted wrong settings")
 	}
 	for _, want := range []string{
-		"file " + file + ":4: drain.timeout: 9s is not between",
+		file + ":4: drain.timeout: 9s is not between",
 		"environment BROKER_SQS_REGION: sqs.region: ",
 		"flag --sqs-account: sqs.account: ",
 		"admin.listen: 0.0.0.0:9325 can be reached",
