@@ -254,6 +254,20 @@ func TestQueuesAreListedInPages(t *testing.T) {
 	}
 }
 
+func TestPathsReachEveryName(t *testing.T) {
+	n := start(t)
+	for _, name := range []string{".", "..", "a/b", "a b", "%2E", "?", "ü"} {
+		n.create(name, "")
+		var q admin.Queue
+		n.want(200, "GET", admin.QueuePath(name), "", &q)
+		if q.Name != name {
+			t.Errorf("the path of %q shows %q", name, q.Name)
+		}
+		n.want(200, "POST", admin.QueuePath(name, "messages"), `{"messages":[{"body":"a"}]}`, nil)
+		n.want(204, "DELETE", admin.QueuePath(name), "", nil)
+	}
+}
+
 func TestSettingsComeBackAsTheyWereSet(t *testing.T) {
 	n := start(t)
 	n.create("dead.fifo", "")
@@ -408,7 +422,7 @@ func TestPagesOfOtherSitesAreRefused(t *testing.T) {
 		"foreign host":   {func(r *http.Request) { r.Host = "example.org" }, 403},
 		"form":           {func(r *http.Request) { r.Header.Set("Content-Type", "text/plain") }, 400},
 	} {
-		if status, answer := request(c.edit); status != c.want {
+		if status, answer := request(c.edit); status != c.want || !strings.HasPrefix(answer, `{"error":{"code":"`) {
 			t.Errorf("%s: answer %d %s, want %d", name, status, answer, c.want)
 		}
 	}

@@ -26,6 +26,19 @@ func loopbackHostsOnly(next http.Handler) http.Handler {
 	})
 }
 
+// sameOriginOnly refuses requests that change something and that a browser sends
+// from a page of another site.
+func sameOriginOnly(next http.Handler) http.Handler {
+	p := http.NewCrossOriginProtection()
+	p.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		writeError(w, http.StatusForbidden, Error{
+			Code:    "foreign_origin",
+			Message: "requests from pages of other sites are refused",
+		})
+	}))
+	return p.Handler(next)
+}
+
 // isLoopbackName tells whether host, as a client wrote it, can only stand for
 // this machine or for an address.
 func isLoopbackName(host string) bool {

@@ -215,5 +215,9 @@ func (s *Server) purgeQueue(r *http.Request) (int, any, error) {
 
 // QueuePath returns the path of a queue in the API, or of what follows it.
 func QueuePath(name string, more ...string) string {
-	return "/api/v1/queues/" + strings.Join(append([]string{url.PathEscape(name)}, more...), "/")
+	escaped := url.PathEscape(name)
+	if name == "." || name == ".." {
+		escaped = strings.ReplaceAll(name, ".", "%2E") // else they are steps of the path
+	}
+	return "/api/v1/queues/" + strings.Join(append([]string{escaped}, more...), "/")
 }

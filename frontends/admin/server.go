@@ -71,7 +71,7 @@ func New(engine *core.Engine, o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.handler = crashOnPanic(http.NewCrossOriginProtection().Handler(s.routes(metrics)))
+	s.handler = crashOnPanic(sameOriginOnly(s.routes(metrics)))
 	return s, nil
 }
 
