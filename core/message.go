@@ -8,6 +8,7 @@ const (
 	AttributesMax     = 256      // attributes a message
 	AttributeBytesMax = 1 << 20  // bytes of names, types and values, all attributes of a message
 	QueueNameBytesMax = 256      // bytes of UTF-8
+	ConfigBytesMax    = 64 << 10 // bytes of names and values, all attributes and tags of a queue
 	groupBytesMax     = 256      // bytes of a message group or deduplication id
 	PriorityMax       = 9        // 0 lowest, 9 highest, 4 the default of JMS
 	InFlightMax       = 120_000  // leases a queue

@@ -382,6 +382,8 @@ func (c *QueueConfig) check() error {
 		return within("max receives", r.MaxReceives, maxReceivesMax)
 	case r.MaxReceives == 0 && r.DeadLetterQueue != "":
 		return fmt.Errorf("%w: a dead-letter queue needs max receives, from 1 to %d", ErrInvalidConfig, maxReceivesMax)
+	case len(r.DeadLetterQueue) > QueueNameBytesMax:
+		return bad("dead-letter queue: bytes of the name", len(r.DeadLetterQueue))
 	case !(r.Multiplier >= 0 && r.Multiplier <= multiplierMax): // NaN too
 		return within("redelivery multiplier", r.Multiplier, multiplierMax)
 	case r.InitialDelay < 0 || r.InitialDelay > VisibilityMax:
@@ -392,10 +394,25 @@ func (c *QueueConfig) check() error {
 	if c.Kind == KindFIFO {
 		c.Marks = MarksSync
 	}
+	// A queue in use keeps its configuration in memory.
+	if n := c.keptBytes(); n > ConfigBytesMax {
+		return bad("bytes of attributes and tags", n)
+	}
 	for _, m := range []map[string]string{c.Attributes, c.Tags} {
 		if slices.ContainsFunc(slices.Collect(maps.Keys(m)), func(k string) bool { return !utf8.ValidString(k) || !utf8.ValidString(m[k]) }) {
 			return bad("attribute", "not UTF-8")
 		}
 	}
 	return nil
+}
+
+// keptBytes is what attributes and tags come to.
+func (c *QueueConfig) keptBytes() int {
+	n := 0
+	for _, m := range []map[string]string{c.Attributes, c.Tags} {
+		for k, v := range m {
+			n += len(k) + len(v)
+		}
+	}
+	return n
 }

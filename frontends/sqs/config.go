@@ -275,16 +275,19 @@ func setFIFOAttribute(cfg *core.QueueConfig, name, value string, create bool) er
 	return nil
 }
 
+// policyBytesMax is how long a policy, which is kept as it was sent, may be on AWS.
+const policyBytesMax = 8192
+
 // setKept checks an attribute that the core has no field for, and keeps it. An
 // empty value removes it.
 func setKept(cfg *core.QueueConfig, name, value string) error {
 	ok := false
 	switch name {
 	case attrPolicy:
-		ok = value == "" || isJSONObject(value)
+		ok = value == "" || len(value) <= policyBytesMax && isJSONObject(value)
 	case attrRedriveAllow:
-		if value == "" {
-			ok = true
+		if value == "" || len(value) > policyBytesMax {
+			ok = value == ""
 			break
 		}
 		if _, err := parseRedriveAllow(value); err != nil {

@@ -694,3 +694,39 @@ func TestLongValuesAreNotEchoed(t *testing.T) {
 		t.Errorf("got %d and %d bytes", a.StatusCode, len(body))
 	}
 }
+
+// TestPoliciesAreBounded sends policies at the limit of AWS and one beyond. What
+// is kept as it was sent stays in memory while its queue is in use.
+func TestPoliciesAreBounded(t *testing.T) {
+	address := listen(t, newTestServer(t, newEngine(t), Options{}))
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	br := bufio.NewReader(conn)
+	ask := func(action, body string) (status int, answer string) {
+		t.Helper()
+		if _, err := conn.Write([]byte(jsonRequest(action, body))); err != nil {
+			t.Fatal(err)
+		}
+		a, answer := readAnswer(t, br)
+		return a.StatusCode, answer
+	}
+	ask("CreateQueue", `{"QueueName":"q"}`)
+	for name, policy := range map[string]string{
+		attrPolicy:       `{}`,
+		attrRedriveAllow: `{\"redrivePermission\":\"allowAll\"}`,
+	} {
+		padded := func(n int) string { // spaces are part of what is kept
+			length := len(strings.ReplaceAll(policy, `\`, ""))
+			return fmt.Sprintf(`{"QueueUrl":"q","Attributes":{"%s":"%s%s"}}`, name, policy, strings.Repeat(" ", n-length))
+		}
+		if status, answer := ask("SetQueueAttributes", padded(policyBytesMax)); status != 200 {
+			t.Errorf("%s of %d bytes: %d %s", name, policyBytesMax, status, answer)
+		}
+		if status, answer := ask("SetQueueAttributes", padded(policyBytesMax+1)); status != 400 || !strings.Contains(answer, "#InvalidAttributeValue") {
+			t.Errorf("%s of %d bytes: %d %s, want InvalidAttributeValue", name, policyBytesMax+1, status, answer)
+		}
+	}
+}
