@@ -36,3 +36,25 @@ func TestConfigurationsAreBounded(t *testing.T) {
 		}
 	})
 }
+
+// TestGrantBoundsAReceive wants a receive to end where the caller has no room,
+// with one message at least, and to leave the others ready.
+func TestGrantBoundsAReceive(t *testing.T) {
+	onNode(t, new(node), func(t *testing.T, n *node) {
+		hundred := text(strings.Repeat("x", 100))
+		publish(t, n, hundred, hundred, hundred, hundred, hundred, hundred)
+		for _, c := range []struct {
+			room int64
+			want int
+		}{{0, 1}, {250, 2}, {1000, 3}} {
+			left := c.room
+			got := take(t, n, core.ReceiveOptions{Max: 10, Visibility: -1, Grant: func(bytes int64) bool {
+				left -= bytes
+				return left >= 0
+			}})
+			if len(got) != c.want {
+				t.Errorf("room for %d bytes: %d messages, want %d", c.room, len(got), c.want)
+			}
+		}
+	})
+}

@@ -24,6 +24,9 @@ func (q *queue) choose(o *ReceiveOptions, dlq *queue, picks []pick) ([]pick, []S
 			q.rotate(c.l, false)
 			continue
 		}
+		if o.Grant != nil && !o.Grant(bytes) && taken > 0 {
+			break
+		}
 		p := q.lease(&c, o, now)
 		if p.drop {
 			drops++

@@ -28,6 +28,11 @@ type ReceiveOptions struct {
 	// tells whether the peer is still there. False ends the receive with
 	// context.Canceled, and the message goes to the next waiter.
 	Alive func() bool
+	// Grant, if set, is asked before each message is taken whether the caller has
+	// room for it; bytes is its size, 0 if only storage knows it. False ends the
+	// receive with what it has; the first message is given all the same. It is
+	// called with the queue's lock held.
+	Grant func(bytes int64) bool
 	// AttemptID (FIFO) makes a repeat of the same receive within 5 minutes
 	// answer with the same messages and receipts.
 	AttemptID string

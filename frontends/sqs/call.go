@@ -21,7 +21,8 @@ type call struct {
 	client door
 	ctx    context.Context // of the listener: ends when it drains
 	http   *fasthttp.RequestCtx
-	alive  func() bool // peerAlive, bound once
+	alive  func() bool      // peerAlive, bound once
+	grant  func(int64) bool // grantBytes, bound once
 
 	requestID [36]byte
 	body      []byte
@@ -38,6 +39,8 @@ type call struct {
 	settlements []core.Settlement
 	errs        []error
 	results     []result
+	granted     int64 // bytes of messages that the answer may take
+	held        int64 // counted in server.unread
 }
 
 // result is what became of one entry of a batch.
@@ -49,12 +52,13 @@ type result struct {
 
 func newCall(s *Server) *call {
 	c := &call{server: s}
-	c.alive = c.peerAlive
+	c.alive, c.grant = c.peerAlive, c.grantBytes
 	return c
 }
 
 // reset lets go of the request and keeps the memory, up to a bound.
 func (c *call) reset() {
+	c.letGo()
 	c.ctx, c.http, c.client = nil, nil, door{}
 	c.params.reset()
 	c.arena.reset()
@@ -158,7 +162,7 @@ func (c *call) finish() {
 	// A big answer must not stay with the connection: only what fasthttp does
 	// not own is let go of once it is written.
 	if cap(c.answer.b) > bufferKeptBytesMax {
-		c.http.Response.SetBodyRaw(c.answer.b)
+		c.http.Response.SetBodyStream(c.largeBody(), len(c.answer.b))
 	} else {
 		c.http.Response.SwapBody(c.answer.b)
 	}

@@ -48,6 +48,7 @@ func receiveMessage(c *call) error {
 	case err != nil:
 		return err
 	}
+	c.growAnswer()
 	isFIFO := strings.HasSuffix(name, fifoSuffix)
 	c.answer.open("ReceiveMessage")
 	if len(c.deliveries) > 0 {
@@ -61,9 +62,22 @@ func receiveMessage(c *call) error {
 	return nil
 }
 
+// growAnswer makes room for large bodies at once, and counts it.
+func (c *call) growAnswer() {
+	size := 0
+	for i := range c.deliveries {
+		size += len(c.deliveries[i].Body)
+	}
+	c.letGo() // what was granted may not have been given
+	if size > bufferKeptBytesMax {
+		c.answer.b = slices.Grow(c.answer.b, size+size/8) // for escapes, attributes and the rest
+		c.hold(int64(cap(c.answer.b)))
+	}
+}
+
 func (c *call) receiveOptions() (core.ReceiveOptions, error) {
 	p := &c.params
-	o := core.ReceiveOptions{Max: 1, MaxBytes: receiveBytesMax, Visibility: -1, Wait: -1, Alive: c.alive}
+	o := core.ReceiveOptions{Max: 1, MaxBytes: receiveBytesMax, Visibility: -1, Wait: -1, Alive: c.alive, Grant: c.grant}
 	if p.max.isSet() {
 		if p.max.n < 1 || p.max.n > receiveMax {
 			return o, invalid(p.max.sent, "MaxNumberOfMessages", "Must be between 1 and 10, if provided.")

@@ -31,6 +31,7 @@ type Server struct {
 	calls   sync.Pool // of *call
 	purged  recent    // names of queues
 	deleted recent
+	unread  unread
 	handler func(ctx context.Context, rc *fasthttp.RequestCtx)
 }
 
