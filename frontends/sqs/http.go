@@ -12,8 +12,8 @@ import (
 	"github.com/leasemq/broker/frontends"
 )
 
-// tooLargeMark is a header that no peer can send: a name has no space.
-const tooLargeMark = "too large"
+// tooLargeMark is a header that no peer can send: a name ends at the first colon.
+const tooLargeMark = "too:large"
 
 // refuseLarge makes the handler run at once for a body that is too large;
 // fasthttp would wait for its first 8 KiB.

@@ -118,6 +118,7 @@ func TestBadHTTPIsAnswered(t *testing.T) {
 		{"long header", "GET / HTTP/1.1\r\nHost: h\r\nX: " + big + "\r\n\r\n", 431, "<Code>RequestHeadersTooLarge</Code>", true},
 		{"1 GB announced, JSON", "POST / HTTP/1.1\r\nHost: h\r\nX-Amz-Target: AmazonSQS.SendMessage\r\nContent-Length: 1073741824\r\n\r\n", 413, `"__type":"com.amazon.coral.service#RequestEntityTooLargeException"`, true},
 		{"1 GB announced, Query", "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1073741824\r\n\r\n", 413, "<Code>RequestEntityTooLarge</Code>", true},
+		{"the mark of a large body", "POST / HTTP/1.1\r\nHost: h\r\ntoo large: 1\r\ntoo:large: 1\r\n\r\n", 400, "<Code>MissingAction</Code>", false},
 		{"no target", "POST / HTTP/1.1\r\nHost: h\r\nContent-Type: application/x-amz-json-1.0\r\nContent-Length: 2\r\n\r\n{}", 400, "UnknownOperationException", false},
 		{"other service", "POST / HTTP/1.1\r\nHost: h\r\nX-Amz-Target: DynamoDB_20120810.ListTables\r\nContent-Length: 2\r\n\r\n{}", 400, "UnknownOperationException", false},
 		{"GET with a target", "GET / HTTP/1.1\r\nHost: h\r\nX-Amz-Target: AmazonSQS.ListQueues\r\n\r\n", 400, "UnknownOperationException", false},
