@@ -12,6 +12,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/leasemq/broker/core"
+	"github.com/leasemq/broker/frontends/sqs/sigv4"
 )
 
 // call is one request being served, with all the memory that it needs. It is
@@ -24,6 +25,7 @@ type call struct {
 	alive  func() bool      // peerAlive, bound once
 	grant  func(int64) bool // grantBytes, bound once
 
+	claim     sigv4.Claim
 	requestID [36]byte
 	body      []byte
 	arena     arena
@@ -60,6 +62,9 @@ func newCall(s *Server) *call {
 func (c *call) reset() {
 	c.letGo()
 	c.ctx, c.http, c.client = nil, nil, door{}
+	if c.server.signed != nil {
+		c.claim.Close()
+	}
 	c.params.reset()
 	c.arena.reset()
 	c.answer = answer{}

@@ -10,6 +10,10 @@
 // answer, which knows both protocols. An error of any kind becomes a *failure
 // and is written once, in errors.go.
 //
+// Where there are access keys, sigv4 looks at the signature first: at what it
+// says before the body is read, at the rest once it is there. Each key has its
+// own client of the core.
+//
 // # Memory
 //
 // A call and all that hangs on it is pooled. A text is a view of the call's

@@ -41,6 +41,10 @@ const (
 	faultTimeout
 	faultHeadersTooLarge
 	faultBadHTTP
+	faultAccessDenied
+	faultUnknownKey
+	faultSignature
+	faultBrokenSignature
 	faultEnd
 )
 
@@ -126,6 +130,14 @@ func (f fault) requestWire() wire {
 		return wire{code: "RequestHeadersTooLarge", shape: "RequestHeadersTooLargeException", status: 431, general: true}
 	case faultBadHTTP:
 		return wire{code: "MalformedHttpRequest", shape: "MalformedHttpRequestException", status: 400, general: true}
+	case faultAccessDenied:
+		return wire{code: "AccessDenied", shape: "AccessDeniedException", status: 403, general: true}
+	case faultUnknownKey:
+		return wire{code: "InvalidClientTokenId", shape: "UnrecognizedClientException", status: 403, general: true}
+	case faultSignature:
+		return wire{code: "SignatureDoesNotMatch", shape: "InvalidSignatureException", status: 403, general: true}
+	case faultBrokenSignature:
+		return wire{code: "IncompleteSignature", shape: "IncompleteSignatureException", status: 400, general: true}
 	}
 	return wire{code: "InternalFailure", shape: "InternalFailure", status: 500, general: true, receiver: true}
 }

@@ -19,6 +19,15 @@ type Options struct {
 	// that it can reach.
 	URLBase string
 
+	// AccessKeys are what requests must be signed with. Empty: any signature,
+	// and none, is taken, and everyone is the anonymous principal.
+	AccessKeys []AccessKey
+	// SigningRegion is the region that signatures must be scoped to; any.
+	SigningRegion string
+	// RefuseSessionTokens turns away requests with a session token, which is
+	// ignored else.
+	RefuseSessionTokens bool
+
 	// BodyBytesMax bounds the HTTP body of a request; 8 MiB. A batch of 1 MiB
 	// grows up to sixfold in JSON, threefold in Query.
 	BodyBytesMax int
@@ -45,6 +54,19 @@ type Options struct {
 	// including the wait of a long poll.
 	Observe func(action, code string, took time.Duration)
 }
+
+// AccessKey is what a client signs its requests with. Its id is the name of the
+// principal in the core.
+type AccessKey struct {
+	ID     string
+	Secret string `json:"-"`
+}
+
+// String returns the id: the secret is not for logs.
+func (k AccessKey) String() string { return k.ID }
+
+// GoString is String.
+func (k AccessKey) GoString() string { return k.ID }
 
 // Defaults of Options.
 const (

@@ -12,6 +12,7 @@ import (
 
 	"github.com/leasemq/broker/core"
 	"github.com/leasemq/broker/frontends"
+	"github.com/leasemq/broker/frontends/sqs/sigv4"
 )
 
 // Bounds of a connection's buffers, in bytes. The header must fit the first:
@@ -28,8 +29,10 @@ type Server struct {
 	client  door
 	now     func() int64 // the core's clock, milliseconds since the epoch
 	actions map[string]action
-	calls   sync.Pool // of *call
-	purged  recent    // names of queues
+	signed  *sigv4.Verifier // nil: signatures are not looked at
+	clients map[string]door // of the access keys, by id
+	calls   sync.Pool       // of *call
+	purged  recent          // names of queues
 	deleted recent
 	unread  unread
 	handler func(ctx context.Context, rc *fasthttp.RequestCtx)
@@ -37,8 +40,18 @@ type Server struct {
 
 // New returns the frontend of engine.
 func New(engine *core.Engine, o Options) (*Server, error) {
-	c := engine.Client(core.Principal{Origin: core.OriginSQS})
-	return newServer(door{messages: c, queues: c}, engine.Now, o)
+	client := func(name string) door {
+		c := engine.Client(core.Principal{Name: name, Origin: core.OriginSQS})
+		return door{messages: c, queues: c}
+	}
+	s, err := newServer(client(""), engine.Now, o)
+	if err != nil {
+		return nil, err
+	}
+	for id := range s.clients {
+		s.clients[id] = client(id)
+	}
+	return s, nil
 }
 
 func newServer(client door, now func() int64, o Options) (*Server, error) {
@@ -49,6 +62,9 @@ func newServer(client door, now func() int64, o Options) (*Server, error) {
 	s := &Server{options: o, client: client, now: now, actions: make(map[string]action)}
 	for _, a := range actions() {
 		s.actions[a.name] = a
+	}
+	if err := s.takeKeys(o); err != nil {
+		return nil, fmt.Errorf("sqs: %w", err)
 	}
 	s.calls.New = func() any { return newCall(s) }
 	s.handler = s.handle

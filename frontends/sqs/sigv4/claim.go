@@ -71,6 +71,9 @@ func (c *Claim) reset(r Request) {
 	*c = Claim{request: r, text: text, buf: buf, query: query[:0]}
 }
 
+// Close lets go of the request.
+func (c *Claim) Close() { c.reset(Request{}) }
+
 // read finds the signature of the request and takes it apart.
 func (c *Claim) read() error {
 	if err := c.readQuery(); err != nil {

@@ -1,0 +1,95 @@
+package sqs
+
+import (
+	"errors"
+	"time"
+
+	"github.com/leasemq/broker/frontends"
+	"github.com/leasemq/broker/frontends/sqs/sigv4"
+)
+
+// strangerBytesMax bounds the body that is read of a request whose sender is
+// not known, so that its connection lives on.
+const strangerBytesMax = 64 << 10
+
+// takeKeys makes s look at signatures if o has access keys.
+func (s *Server) takeKeys(o Options) error {
+	if len(o.AccessKeys) == 0 {
+		return nil
+	}
+	secrets := make(map[string]string, len(o.AccessKeys))
+	s.clients = make(map[string]door, len(o.AccessKeys))
+	for _, k := range o.AccessKeys {
+		if _, twice := secrets[k.ID]; twice {
+			return errors.New("access key " + k.ID + " is there twice")
+		}
+		secrets[k.ID] = k.Secret
+		s.clients[k.ID] = s.client
+	}
+	var err error
+	s.signed, err = sigv4.New(sigv4.Options{
+		Secrets:      secrets,
+		Service:      "sqs",
+		Region:       o.SigningRegion,
+		Covered:      []string{"x-amz-target"},
+		RefuseTokens: o.RefuseSessionTokens,
+	})
+	return err
+}
+
+// authenticate reads the body, whose hash a signature covers, finds out who is
+// asking, and sets c.client to the core as seen by them.
+func (c *call) authenticate() error {
+	if c.server.signed == nil {
+		return c.readBody()
+	}
+	uri, h := c.http.URI(), &c.http.Request.Header
+	request := sigv4.Request{
+		Method:  c.http.Method(),
+		Path:    uri.PathOriginal(),
+		Query:   uri.QueryString(),
+		Header:  h,
+		Private: frontends.IsTLS(c.http.Conn()),
+	}
+	// Not the core's clock: clients set theirs right by the Date of our answers.
+	if err := c.server.signed.Open(&c.claim, request, time.Now()); err != nil {
+		c.skipBody()
+		return c.notAuthentic(err)
+	}
+	if err := c.readBody(); err != nil {
+		return err
+	}
+	id, err := c.server.signed.Verify(&c.claim, c.body)
+	if err != nil {
+		return c.notAuthentic(err)
+	}
+	c.client = c.server.clients[id]
+	return nil
+}
+
+// skipBody gets a short body out of the way of the next request. After a longer
+// one the connection ends.
+func (c *call) skipBody() {
+	length := c.http.Request.Header.ContentLength() // -1: chunked
+	long := c.http.RequestBodyStream() != nil && (length < 0 || length > strangerBytesMax)
+	if long || c.readBody() != nil {
+		closeAfter(c.http)
+	}
+}
+
+// notAuthentic returns how an error of sigv4 is told.
+func (c *call) notAuthentic(err error) error {
+	var e *sigv4.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	switch e.Kind {
+	case sigv4.NoCredentials:
+		return fail(faultAccessDenied, "Access to the resource %s is denied.", c.urlBase()+string(c.http.URI().PathOriginal()))
+	case sigv4.UnknownKey:
+		return fail(faultUnknownKey, "%s", e.Text)
+	case sigv4.Incomplete:
+		return fail(faultBrokenSignature, "%s", e.Text)
+	}
+	return fail(faultSignature, "%s", e.Text)
+}
