@@ -35,6 +35,9 @@ type Listener struct {
 	Name    string // in Node.Addr and the ports file
 	Address string // host:port; the host of the configuration if it has none
 	Serve   func(ctx context.Context, ln net.Listener) error
+	// Guarded says that clients have to prove who they are, so that other
+	// machines may reach the listener.
+	Guarded bool
 }
 
 // SQS is the frontend that speaks Amazon SQS.
@@ -54,9 +57,21 @@ func openSQS(h Host) ([]Listener, error) {
 		AutoCreate:    c.AutoCreate || h.Config.Dev,
 		Logger:        h.Logger,
 		Observe:       requests.observe,
+
+		AccessKeys:          accessKeys(c),
+		SigningRegion:       c.SigningRegion,
+		RefuseSessionTokens: c.SessionTokens == "refuse",
 	})
 	if err != nil {
 		return nil, err
 	}
-	return []Listener{{Name: server.Name(), Address: c.Listen, Serve: server.Serve}}, nil
+	return []Listener{{Name: server.Name(), Address: c.Listen, Serve: server.Serve, Guarded: len(c.AccessKeys) > 0}}, nil
+}
+
+func accessKeys(c configs.SQS) []sqs.AccessKey {
+	var keys []sqs.AccessKey
+	for _, k := range c.AccessKeys {
+		keys = append(keys, sqs.AccessKey{ID: k.ID, Secret: string(k.Secret)})
+	}
+	return keys
 }

@@ -74,7 +74,7 @@ func (c Config) Resolve(addr string) (string, error) {
 }
 
 // CheckExposure fails if other machines could reach addr, which Resolve
-// returned, while there is nothing to tell users apart by.
+// returned. It is for listeners that do not tell users apart.
 func (c Config) CheckExposure(addr string) error {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -130,8 +130,10 @@ func (k *checker) listeners(c Config, kinds []string) {
 			k.fail(l.key, "%w", err)
 			continue
 		}
-		if err := c.CheckExposure(addr); err != nil {
-			k.fail(l.key, "%w", err)
+		if guarded := l.key == "sqs.listen" && len(c.SQS.AccessKeys) > 0; !guarded {
+			if err := c.CheckExposure(addr); err != nil {
+				k.fail(l.key, "%w", err)
+			}
 		}
 		if other, ok := bound[addr]; ok && !strings.HasSuffix(addr, ":0") {
 			k.fail(l.key, "%s is the address of %s too", addr, other)
@@ -148,6 +150,10 @@ func (k *checker) sqs(s SQS) {
 	if s.Region == "" || len(s.Region) > regionBytesMax || strings.Trim(s.Region, region) != "" {
 		k.fail("sqs.region", "%q is not a region such as us-east-1", s.Region)
 	}
+	if len(s.SigningRegion) > regionBytesMax || strings.Trim(s.SigningRegion, region) != "" {
+		k.fail("sqs.signing_region", "%q is not a region such as us-east-1", s.SigningRegion)
+	}
+	k.accessKeys(s.AccessKeys)
 	if s.URLBase == "" {
 		return
 	}

@@ -9,9 +9,13 @@
 // docs/configuration.md and "config show" derive from it.
 //
 // Every mistake of a load is reported, not only the first, each with the place
-// it comes from. Nothing here opens a file but the configuration itself and the
-// files that *_FILE variables name. Values are plain data and safe to copy; the
-// package has no state.
+// it comes from. Nothing here opens a file but the configuration itself and those
+// that *_FILE variables and secret_file name. Values are plain data and safe to
+// copy; the package has no state.
+//
+// No secret is shown: not in an error, not by "config show", not by a Config that
+// is printed. A list of access keys has no flag, and --set takes none with a
+// secret in it, since everyone on a machine sees the command lines.
 package configs
 
 import "time"
@@ -51,6 +55,10 @@ type SQS struct {
 	URLBase    string `yaml:"url_base" doc:"Start of queue URLs, such as http://broker:9324. Empty: the host that the client asked."`
 	Limits     string `yaml:"limits" oneof:"strict|relaxed" doc:"strict keeps the 60 seconds that AWS demands between two purges of a queue, and between its deletion and its creation; relaxed does not."`
 	AutoCreate bool   `yaml:"auto_create" doc:"Create a missing queue when it is first used."`
+
+	AccessKeys    []AccessKey `yaml:"access_keys" doc:"Access keys that requests must be signed with: id, and secret or secret_file. Empty: anyone may do anything, signed or not."`
+	SessionTokens string      `yaml:"session_tokens" oneof:"accept|refuse" doc:"What to do with a session token that is sent beside an access key: ignore it, or refuse the request."`
+	SigningRegion string      `yaml:"signing_region" doc:"Region that requests must be signed for. Empty: any."`
 }
 
 // Admin configures the admin listener: health, metrics and the REST API.
@@ -81,6 +89,8 @@ func Default() Config {
 			Region:  "us-east-1",
 			Account: "000000000000",
 			Limits:  "strict",
+
+			SessionTokens: "accept",
 		},
 		Admin: Admin{Listen: ":9325", MetricQueues: 200},
 		Log:   Log{Level: "info", Format: "text"},

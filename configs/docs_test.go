@@ -49,7 +49,11 @@ func reference() string {
 		if len(f.OneOf) > 0 {
 			meaning += " One of `" + strings.Join(f.OneOf, "`, `") + "`."
 		}
-		fmt.Fprintf(&b, "| `%s` | `--%s` | %s | %s |\n", f.Key, f.Flag, value, meaning)
+		flag := "`--" + f.Flag + "`"
+		if f.Flag == "" {
+			flag = "none"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", f.Key, flag, value, meaning)
 	}
 	return b.String()
 }

@@ -15,8 +15,8 @@ const EnvPrefix = "BROKER_"
 type Field struct {
 	Key     string   // "storage.sync"
 	Env     string   // "BROKER_STORAGE_SYNC"
-	Flag    string   // "sync", without dashes
-	Kind    string   // "string", "bool", "integer", "duration" or "list"
+	Flag    string   // "sync", without dashes; empty: none
+	Kind    string   // "string", "bool", "integer", "duration", "list" or "access keys"
 	OneOf   []string // the values allowed; empty: see Config.Check
 	Doc     string
 	Default string // as it is written in a file
@@ -48,7 +48,7 @@ func appendFields(out []Field, v reflect.Value, prefix string, index []int) []Fi
 			Default: text(v.Field(i)),
 			index:   at,
 		}
-		if f.Flag == "" {
+		if f.Flag == "" && f.Kind != kindKeys {
 			f.Flag = strings.NewReplacer(".", "-", "_", "-").Replace(key)
 		}
 		if o := sf.Tag.Get("oneof"); o != "" {
@@ -71,23 +71,33 @@ func kindOf(t reflect.Type) string {
 		return "string"
 	case t == reflect.TypeFor[[]string]():
 		return "list"
+	case t == reflect.TypeFor[[]AccessKey]():
+		return kindKeys
 	}
 	panic("configs: no setter for type " + t.String())
 }
 
-// Text returns the value of the key in c as it is written in the environment.
+// Text returns the value of the key in c as it is written in the environment,
+// with secrets hidden.
 func (f Field) Text(c Config) string {
 	return text(reflect.ValueOf(c).FieldByIndex(f.index))
 }
 
-// Value returns the value of the key in c.
+// Value returns the value of the key in c, with secrets hidden.
 func (f Field) Value(c Config) any {
-	return reflect.ValueOf(c).FieldByIndex(f.index).Interface()
+	v := reflect.ValueOf(c).FieldByIndex(f.index).Interface()
+	if keys, ok := v.([]AccessKey); ok {
+		return shown(keys)
+	}
+	return v
 }
 
 func text(v reflect.Value) string {
-	if list, ok := v.Interface().([]string); ok {
+	switch list := v.Interface().(type) {
+	case []string:
 		return strings.Join(list, ",")
+	case []AccessKey:
+		return keysText(list)
 	}
 	return fmt.Sprint(v.Interface())
 }
@@ -119,6 +129,12 @@ func (f Field) set(c *Config, s string) error {
 		v.SetInt(int64(d))
 	case "list":
 		v.Set(reflect.ValueOf(splitList(s)))
+	case kindKeys:
+		keys, err := parseKeys(s)
+		if err != nil {
+			return fmt.Errorf("%s: %w", f.Key, err)
+		}
+		v.Set(reflect.ValueOf(keys))
 	}
 	return nil
 }

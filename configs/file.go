@@ -2,6 +2,7 @@ package configs
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 
@@ -31,10 +32,11 @@ func (b *builder) file(path string) {
 	}
 	tree, err := parser.ParseBytes(data, 0)
 	if err != nil {
-		b.fail("%s: %s", path, strings.TrimSpace(yaml.FormatError(err, false, true)))
+		quote := !mayHoldSecret(string(data))
+		b.fail("%s: %s", path, strings.TrimSpace(yaml.FormatError(err, false, quote)))
 		return
 	}
-	w := fileWalk{builder: b, path: path, lines: strings.Split(string(data), "\n")}
+	w := fileWalk{builder: b, path: path, mode: permissions(info), lines: strings.Split(string(data), "\n")}
 	seen := false
 	for _, doc := range tree.Docs {
 		switch {
@@ -51,7 +53,13 @@ func (b *builder) file(path string) {
 type fileWalk struct {
 	*builder
 	path  string
+	mode  fs.FileMode
 	lines []string
+}
+
+// mayHoldSecret tells whether text is not to be quoted in an error.
+func mayHoldSecret(text string) bool {
+	return strings.Contains(strings.ToLower(text), "secret")
 }
 
 // failAt reports a mistake with its place and the line it stands on.
@@ -63,6 +71,10 @@ func (w fileWalk) failAt(n ast.Node, format string, args ...any) {
 		return
 	}
 	line := strings.TrimRight(w.lines[pos.Line-1], "\r")
+	if mayHoldSecret(line) {
+		w.fail("%s:%d:%d: %s", w.path, pos.Line, pos.Column, msg)
+		return
+	}
 	w.fail("%s:%d:%d: %s\n    %s\n    %*s", w.path, pos.Line, pos.Column, msg, line, pos.Column, "^")
 }
 
@@ -81,6 +93,8 @@ func (w fileWalk) section(n ast.Node, prefix string) {
 		key := prefix + it.Key().GetToken().Value
 		_, leaf := w.fields[key]
 		switch {
+		case leaf && w.fields[key].Kind == kindKeys:
+			w.accessKeys(key, it.Value())
 		case leaf:
 			w.value(key, it.Value())
 		case w.isSection(key):
@@ -131,6 +145,21 @@ func (w fileWalk) value(key string, n ast.Node) {
 			w.failAt(n, "%s", err)
 		}
 	}
+}
+
+// accessKeys reads a list of access keys. A file with secrets in it must be its
+// owner's alone.
+func (w fileWalk) accessKeys(key string, n ast.Node) {
+	keys, mistakes := readKeys(n)
+	for _, m := range mistakes {
+		pos := m.at.GetToken().Position
+		w.fail("%s:%d:%d: %s: %s", w.path, pos.Line, pos.Column, key, m.text)
+	}
+	if holdsSecret(keys) && w.mode&0o077 != 0 {
+		w.fail("%s holds secrets and can be read by other users (mode %04o): chmod 600 it, or use secret_file", w.path, w.mode)
+	}
+	w.out.Config.SQS.AccessKeys = keys
+	w.out.origins[key] = fmt.Sprintf("file %s:%d", w.path, n.GetToken().Position.Line)
 }
 
 // nodeText returns a scalar or a list of scalars as it would be written in the

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 )
@@ -20,8 +19,9 @@ type Sources struct {
 // Loaded is the outcome of a load.
 type Loaded struct {
 	Config Config
-	// Warnings are about variables that look like a misspelt key. They are not
-	// errors: container platforms add BROKER_* variables of their own.
+	// Warnings are about variables that look like a misspelt key, since container
+	// platforms add BROKER_* variables of their own, and about secrets that
+	// everyone can read.
 	Warnings []string
 
 	origins map[string]string
@@ -59,6 +59,7 @@ func Load(s Sources) (*Loaded, error) {
 			b.set(key, v, "flag --"+b.fields[key].Flag)
 		}
 	}
+	b.keySecrets()
 	return b.out, errors.Join(b.errs...)
 }
 
@@ -72,6 +73,10 @@ type builder struct {
 
 func (b *builder) fail(format string, args ...any) {
 	b.errs = append(b.errs, fmt.Errorf(format, args...))
+}
+
+func (b *builder) warn(format string, args ...any) {
+	b.out.Warnings = append(b.out.Warnings, fmt.Sprintf(format, args...))
 }
 
 // put writes a value and remembers where it came from.
@@ -101,8 +106,14 @@ func (b *builder) setting(kv string) {
 		return
 	}
 	if _, ok := b.fields[key]; !ok {
-		b.fail("--set %s: unknown key %s%s", kv, key, didYouMean(key, b.keys))
+		b.fail("--set: unknown key %s%s", key, didYouMean(key, b.keys))
 		return
+	}
+	if b.fields[key].Kind == kindKeys {
+		if keys, err := parseKeys(value); err == nil && holdsSecret(keys) {
+			b.fail("--set: %s: everyone on this machine sees a secret on the command line; use secret_file", key)
+			return
+		}
 	}
 	b.set(key, value, "--set")
 }
@@ -121,7 +132,9 @@ func (b *builder) environ(environ []string) {
 	for _, key := range b.keys {
 		env := b.fields[key].Env
 		names = append(names, strings.TrimPrefix(env, EnvPrefix))
-		byFlag[EnvPrefix+strings.ToUpper(strings.ReplaceAll(b.fields[key].Flag, "-", "_"))] = env
+		if flag := b.fields[key].Flag; flag != "" {
+			byFlag[EnvPrefix+strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))] = env
+		}
 		value, plain := vars[env]
 		path, file := vars[env+"_FILE"]
 		delete(vars, env)
@@ -141,7 +154,7 @@ func (b *builder) environ(environ []string) {
 			meant = EnvPrefix + near
 		}
 		if meant != "" {
-			b.out.Warnings = append(b.out.Warnings, fmt.Sprintf("%s is not a setting; did you mean %s?", name, meant))
+			b.warn("%s is not a setting; did you mean %s?", name, meant)
 		}
 	}
 }
@@ -152,17 +165,13 @@ const secretBytesMax = 64 << 10
 // secret sets key to what the file at path holds, without a final newline.
 func (b *builder) secret(key, env, path string) {
 	origin := "environment " + env
-	info, err := os.Stat(path)
-	if err == nil && info.Size() > secretBytesMax {
-		err = fmt.Errorf("%s: larger than %d bytes", path, secretBytesMax)
-	}
-	var data []byte
-	if err == nil {
-		data, err = os.ReadFile(path)
-	}
+	value, err := readSecret(path)
 	if err != nil {
 		b.fail("%s: %w", origin, err)
 		return
 	}
-	b.set(key, strings.TrimRight(string(data), "\r\n"), origin)
+	if b.fields[key].Kind == kindKeys {
+		b.warnOpen(path)
+	}
+	b.set(key, value, origin)
 }

@@ -121,12 +121,19 @@ func greet(w io.Writer, cfg configs.Config, node *broker.Node) {
 	fmt.Fprintf(w, "\nLeaseMQ %s is ready; messages are kept %s.\n", thisBuild().Version, kept(cfg))
 	if addr := reachable(node.Addr("sqs")); addr != "" {
 		url := fmt.Sprintf("http://%s/%s/orders", addr, cfg.SQS.Account)
+		id, secret, region := "x", "x", cfg.SQS.Region
+		if keys := cfg.SQS.AccessKeys; len(keys) > 0 {
+			id, secret = keys[0].ID, "..."
+		}
+		if cfg.SQS.SigningRegion != "" {
+			region = cfg.SQS.SigningRegion
+		}
 		fmt.Fprintf(w, `
-  SQS    export AWS_ACCESS_KEY_ID=x AWS_SECRET_ACCESS_KEY=x AWS_DEFAULT_REGION=%[1]s
+  SQS    export AWS_ACCESS_KEY_ID=%[4]s AWS_SECRET_ACCESS_KEY=%[5]s AWS_DEFAULT_REGION=%[1]s
          aws --endpoint-url http://%[2]s sqs create-queue --queue-name orders
          aws --endpoint-url http://%[2]s sqs send-message --queue-url %[3]s --message-body hello
          aws --endpoint-url http://%[2]s sqs receive-message --queue-url %[3]s
-`, cfg.SQS.Region, addr, url)
+`, region, addr, url, id, secret)
 	}
 	fmt.Fprintf(w, "  Admin  http://%[1]s/metrics  http://%[1]s/readyz?verbose  http://%[1]s/api/v1/queues\n\n", reachable(node.Addr("admin")))
 }

@@ -53,6 +53,9 @@ func addSettingFlags(cmd *cobra.Command) *settingFlags {
 	flags.StringVar(&s.file, "config", os.Getenv("BROKER_CONFIG"), "`FILE` with settings (environment: BROKER_CONFIG)")
 	flags.StringArrayVar(&s.set, "set", nil, "`KEY=VALUE` of one setting; may be repeated")
 	for _, f := range configs.Fields() {
+		if f.Flag == "" {
+			continue
+		}
 		v := &settingValue{field: f, text: f.Default}
 		s.values = append(s.values, v)
 		flag := flags.VarPF(v, f.Flag, "", f.Doc)

@@ -1,0 +1,95 @@
+package broker_test
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/smithy-go"
+
+	"github.com/leasemq/broker"
+	"github.com/leasemq/broker/configs"
+)
+
+// withKeys gives a node two access keys.
+func withKeys(c *configs.Config) {
+	c.SQS.AccessKeys = []configs.AccessKey{{ID: "orders-api", Secret: "a-secret"}, {ID: "billing", Secret: "b-secret"}}
+}
+
+// codeOf returns the code of an error of SQS, "" for none, or else its text.
+func codeOf(err error) string {
+	var api smithy.APIError
+	switch {
+	case err == nil:
+		return ""
+	case errors.As(err, &api):
+		return api.ErrorCode()
+	}
+	return err.Error()
+}
+
+func TestAccessKeysAreAskedFor(t *testing.T) {
+	var log bytes.Buffer
+	logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	node, err := broker.Run(t.Context(), broker.Edit(withKeys), broker.WithLogger(logger))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ id, secret, token, want string }{
+		{"orders-api", "a-secret", "", ""},
+		{"billing", "b-secret", "", ""},
+		{"billing", "b-secret", "token", ""},
+		{"billing", "a-secret", "", "SignatureDoesNotMatch"},
+		{"x", "x", "", "InvalidClientTokenId"},
+	} {
+		options := sqsClient(node).Options()
+		options.Credentials = credentials.NewStaticCredentialsProvider(c.id, c.secret, c.token)
+		_, err := sqs.New(options).CreateQueue(t.Context(), &sqs.CreateQueueInput{QueueName: aws.String("q")})
+		if got := codeOf(err); got != c.want {
+			t.Errorf("%s with %s: %v, want %q", c.id, c.secret, err, c.want)
+		}
+	}
+	if err := node.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(log.String(), "-secret") {
+		t.Errorf("the log shows a secret:\n%s", log.String())
+	}
+}
+
+func TestSettingsOfSignaturesReachTheFrontend(t *testing.T) {
+	node := run(t, broker.Edit(withKeys), broker.Edit(func(c *configs.Config) {
+		c.SQS.SessionTokens, c.SQS.SigningRegion = "refuse", "eu-west-3"
+	}))
+	for _, c := range []struct{ region, token, want string }{
+		{"eu-west-3", "", ""},
+		{"us-east-1", "", "SignatureDoesNotMatch"},
+		{"eu-west-3", "token", "InvalidClientTokenId"},
+	} {
+		options := sqsClient(node).Options()
+		options.Region = c.region
+		options.Credentials = credentials.NewStaticCredentialsProvider("orders-api", "a-secret", c.token)
+		_, err := sqs.New(options).ListQueues(t.Context(), &sqs.ListQueuesInput{})
+		if got := codeOf(err); got != c.want {
+			t.Errorf("%s, token %q: %v, want %q", c.region, c.token, err, c.want)
+		}
+	}
+}
+
+// With access keys other machines may reach the SQS listener, and no other.
+func TestAccessKeysOpenTheSQSListener(t *testing.T) {
+	node := run(t, broker.Edit(withKeys), broker.Edit(func(c *configs.Config) { c.SQS.Listen = "0.0.0.0:0" }))
+	if host, _, err := net.SplitHostPort(node.Addr("sqs")); err != nil || !net.ParseIP(host).IsUnspecified() {
+		t.Errorf("listens on %s", node.Addr("sqs"))
+	}
+	if node, err := broker.Run(t.Context(), broker.Edit(withKeys), broker.Edit(func(c *configs.Config) { c.Admin.Listen = "0.0.0.0:0" })); err == nil {
+		node.Close()
+		t.Error("the admin listener is open")
+	}
+}
