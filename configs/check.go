@@ -118,10 +118,10 @@ func (k *checker) listeners(c Config, kinds []string) {
 		k.fail("listen", "%w", err)
 		return
 	}
-	type listener struct{ key, addr string }
-	list := []listener{{"admin.listen", c.Admin.Listen}}
+	type listener struct{ key, addr, remedy string }
+	list := []listener{{"admin.listen", c.Admin.Listen, ""}}
 	if slices.Contains(c.Enabled(kinds), "sqs") {
-		list = append(list, listener{"sqs.listen", c.SQS.Listen})
+		list = append(list, listener{"sqs.listen", c.SQS.Listen, "; or set sqs.access_keys"})
 	}
 	bound := map[string]string{}
 	for _, l := range list {
@@ -132,7 +132,7 @@ func (k *checker) listeners(c Config, kinds []string) {
 		}
 		if guarded := l.key == "sqs.listen" && len(c.SQS.AccessKeys) > 0; !guarded {
 			if err := c.CheckExposure(addr); err != nil {
-				k.fail(l.key, "%w", err)
+				k.fail(l.key, "%w%s", err, l.remedy)
 			}
 		}
 		if other, ok := bound[addr]; ok && !strings.HasSuffix(addr, ":0") {

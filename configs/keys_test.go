@@ -184,6 +184,9 @@ func TestCheckAccessKeys(t *testing.T) {
 func TestAccessKeysOpenTheListener(t *testing.T) {
 	cfg := configs.Default()
 	cfg.SQS.Listen = "0.0.0.0:9324"
+	if err := cfg.Check(kinds); err == nil || !strings.Contains(err.Error(), "or set sqs.access_keys") {
+		t.Errorf("without access keys: %v", err)
+	}
 	cfg.SQS.AccessKeys = []configs.AccessKey{{ID: "a", Secret: "x"}}
 	if err := cfg.Check(kinds); err != nil {
 		t.Errorf("with access keys: %v", err)

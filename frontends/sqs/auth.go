@@ -12,6 +12,9 @@ import (
 // not known, so that its connection lives on.
 const strangerBytesMax = 64 << 10
 
+// unauthenticated stands for the action of a request whose sender is not known.
+const unauthenticated = "Unauthenticated"
+
 // takeKeys makes s look at signatures if o has access keys.
 func (s *Server) takeKeys(o Options) error {
 	if len(o.AccessKeys) == 0 {
@@ -38,10 +41,11 @@ func (s *Server) takeKeys(o Options) error {
 }
 
 // authenticate reads the body, whose hash a signature covers, finds out who is
-// asking, and sets c.client to the core as seen by them.
-func (c *call) authenticate() error {
+// asking, and sets c.client to the core as seen by them. With an error comes what
+// stands for the action in statistics, if anything.
+func (c *call) authenticate() (action string, err error) {
 	if c.server.signed == nil {
-		return c.readBody()
+		return "", c.readBody()
 	}
 	uri, h := c.http.URI(), &c.http.Request.Header
 	request := sigv4.Request{
@@ -54,17 +58,17 @@ func (c *call) authenticate() error {
 	// Not the core's clock: clients set theirs right by the Date of our answers.
 	if err := c.server.signed.Open(&c.claim, request, time.Now()); err != nil {
 		c.skipBody()
-		return c.notAuthentic(err)
+		return unauthenticated, c.notAuthentic(err)
 	}
 	if err := c.readBody(); err != nil {
-		return err
+		return "", err
 	}
 	id, err := c.server.signed.Verify(&c.claim, c.body)
 	if err != nil {
-		return c.notAuthentic(err)
+		return unauthenticated, c.notAuthentic(err)
 	}
 	c.client = c.server.clients[id]
-	return nil
+	return "", nil
 }
 
 // skipBody gets a short body out of the way of the next request. After a longer

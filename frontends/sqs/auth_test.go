@@ -9,10 +9,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -271,9 +274,10 @@ func TestPresignedGET(t *testing.T) {
 		holds  string
 	}{
 		"good":             {status: 200, holds: "<MessageId>"},
-		"59 seconds ago":   {before: func(c *signedCall) { c.at = c.at.Add(-50 * time.Second) }, status: 200, holds: "<MessageId>"},
+		"50 seconds ago":   {before: func(c *signedCall) { c.at = c.at.Add(-50 * time.Second) }, status: 200, holds: "<MessageId>"},
 		"session token":    {before: func(c *signedCall) { c.token = "a/b+c==" }, status: 200, holds: "<MessageId>"},
 		"odd characters":   {before: func(c *signedCall) { c.body = "Action=SendMessage&MessageBody=a%20b%2Bc%2F%C3%BC%26~%2A" }, status: 200, holds: "<MessageId>"},
+		"spaces as plus":   {before: func(c *signedCall) { c.body = "Action=SendMessage&MessageBody=a%20b%2Bc" }, after: func(url.Values) {}, status: 200, holds: "<MessageId>"},
 		"61 seconds ago":   {before: func(c *signedCall) { c.at = c.at.Add(-61 * time.Second) }, status: 403, holds: "Signature expired"},
 		"wrong secret":     {before: func(c *signedCall) { c.secret = "y" }, status: 403, holds: "<Code>SignatureDoesNotMatch</Code>"},
 		"unknown key":      {before: func(c *signedCall) { c.id = "AKIDUNKNOWN" }, status: 403, holds: "<Code>InvalidClientTokenId</Code>"},
@@ -412,6 +416,60 @@ func TestPrincipalIsTheAccessKey(t *testing.T) {
 		if got := fmt.Sprintf("%+v", s.clients[k.ID].messages); !strings.Contains(got, "principal:{Name:"+k.ID+" ") {
 			t.Errorf("the client of %s is %s", k.ID, got)
 		}
+	}
+}
+
+func TestObserveHearsOfStrangers(t *testing.T) {
+	var mu sync.Mutex
+	got := map[string]string{}
+	o := guarded()
+	o.Observe = func(action, code string, _ time.Duration) {
+		mu.Lock()
+		defer mu.Unlock()
+		got[code] = action
+	}
+	address := listen(t, newTestServer(t, newEngine(t), o))
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	br := bufio.NewReader(conn)
+	for _, c := range []struct{ id, secret string }{{keyID, keySecret}, {keyID, "wrong"}, {"nobody", "x"}} {
+		r := callJSON()
+		r.id, r.secret = c.id, c.secret
+		exchange(t, conn, br, r.signed(t, address))
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	want := map[string]string{"": "SendMessage", "SignatureDoesNotMatch": unauthenticated, "InvalidClientTokenId": unauthenticated}
+	if !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestRequestsUseTheClientOfTheirKey(t *testing.T) {
+	s := newTestServer(t, newEngine(t), guarded())
+	var asked []string
+	for id := range s.clients {
+		s.clients[id] = door{messages: &cannedCore{publish: func() { asked = append(asked, id) }}, queues: &cannedCore{}}
+	}
+	address := listen(t, s)
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	br := bufio.NewReader(conn)
+	for _, k := range s.options.AccessKeys {
+		c := callJSON()
+		c.id, c.secret = k.ID, k.Secret
+		if a, body := exchange(t, conn, br, c.signed(t, address)); a.StatusCode != 200 {
+			t.Errorf("%s got %d %s", k.ID, a.StatusCode, body)
+		}
+	}
+	if want := []string{keyID, "other"}; !slices.Equal(asked, want) {
+		t.Errorf("the clients of %v were asked, want %v", asked, want)
 	}
 }
 

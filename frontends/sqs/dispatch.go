@@ -54,8 +54,8 @@ func (c *call) dispatch() (name string, err error) {
 	target := c.http.Request.Header.Peek("X-Amz-Target")
 	json := target != nil || bytes.HasPrefix(c.http.Request.Header.ContentType(), []byte("application/x-amz-json"))
 	c.answer.xml = !json
-	if err := c.authenticate(); err != nil {
-		return "", err
+	if name, err := c.authenticate(); err != nil {
+		return name, err
 	}
 	if json {
 		return c.dispatchJSON(target)

@@ -50,7 +50,7 @@ type Options struct {
 
 	Logger *slog.Logger // slog.Default
 	// Observe, if set, is told of every request that named an action: its
-	// name, the error code ("" if it succeeded), and how long it took,
+	// name, or Unauthenticated if its sender was not known, the error code ("" if it succeeded), and how long it took,
 	// including the wait of a long poll.
 	Observe func(action, code string, took time.Duration)
 }

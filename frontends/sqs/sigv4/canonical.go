@@ -130,7 +130,7 @@ func (c *Claim) appendQuery(b []byte) []byte {
 	start := len(b)
 	for i := range c.query {
 		p := &c.query[i]
-		if c.presigned && string(p.name) == parameterSignature {
+		if string(p.name) == parameterSignature {
 			continue
 		}
 		if len(b) > start {
