@@ -55,6 +55,7 @@ func openSQS(h Host) ([]Listener, error) {
 		URLBase:       c.URLBase,
 		RelaxedLimits: c.Limits == "relaxed",
 		AutoCreate:    c.AutoCreate || h.Config.Dev,
+		NewQueue:      newQueue(h.Config),
 		Logger:        h.Logger,
 		Observe:       requests.observe,
 

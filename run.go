@@ -101,6 +101,9 @@ func (n *Node) open(ctx context.Context) error {
 		return fmt.Errorf("open core: %w", err)
 	}
 	n.disk.guard(n.engine)
+	if err := n.createQueues(ctx); err != nil {
+		return err
+	}
 
 	collectors := []prometheus.Collector{fsync, storeMetrics{n.db}, newBuildInfo(n.settings.version, n.settings.revision)}
 	for _, name := range n.settings.config.Enabled(n.settings.kindNames()) {

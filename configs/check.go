@@ -39,6 +39,7 @@ func (c Config) check(kinds []string, origins map[string]string) error {
 	k.listeners(c, kinds)
 	k.sqs(c.SQS)
 	k.limits(c)
+	k.queues(c)
 	return errors.Join(k.errs...)
 }
 
@@ -92,7 +93,7 @@ type checker struct {
 }
 
 func (k *checker) fail(key, format string, args ...any) {
-	err := fmt.Errorf(key+": "+format, args...)
+	err := fmt.Errorf("%s: %w", key, fmt.Errorf(format, args...))
 	if origin, ok := k.origins[key]; ok {
 		err = fmt.Errorf("%s: %w", strings.TrimPrefix(origin, "file "), err) // as for other mistakes in a file
 	}

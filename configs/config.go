@@ -32,6 +32,9 @@ type Config struct {
 	Admin     Admin    `yaml:"admin"`
 	Log       Log      `yaml:"log"`
 	Drain     Drain    `yaml:"drain"`
+
+	Queues          []Queue `yaml:"queues" doc:"Queues that are created at the start unless they are there, by name; see below."`
+	AutoCreateQueue *Queue  `yaml:"auto_create_queue" doc:"What a queue has that is created when it is first used: keys as of queues.NAME, but for fifo and priority."`
 }
 
 // Node says where a node keeps its state.

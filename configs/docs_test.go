@@ -24,7 +24,7 @@ func TestReferenceListsTheKeys(t *testing.T) {
 	if !ok || !ok2 {
 		t.Fatalf("%s lacks the marks around the keys", path)
 	}
-	want := reference()
+	want := reference(configs.Fields(), true) + "\n## Keys of a queue\n\n" + reference(configs.QueueFields(), false)
 	if *update {
 		if err := os.WriteFile(path, []byte(head+begin+want+end+tail), 0o644); err != nil {
 			t.Fatal(err)
@@ -36,22 +36,28 @@ func TestReferenceListsTheKeys(t *testing.T) {
 	}
 }
 
-// reference is the table of keys.
-func reference() string {
+// reference is a table of keys.
+func reference(fields []configs.Field, flags bool) string {
 	var b strings.Builder
-	b.WriteString("| key | flag | default | meaning |\n| --- | --- | --- | --- |\n")
-	for _, f := range configs.Fields() {
-		value := "`" + f.Default + "`"
+	if flags {
+		b.WriteString("| key | flag | default | meaning |\n| --- | --- | --- | --- |\n")
+	} else {
+		b.WriteString("| key | value | meaning |\n| --- | --- | --- |\n")
+	}
+	for _, f := range fields {
+		value, flag, meaning := "`"+f.Default+"`", "`--"+f.Flag+"`", f.Doc
 		if f.Default == "" {
 			value = "empty"
 		}
-		meaning := f.Doc
+		if f.Flag == "" {
+			flag = "none"
+		}
 		if len(f.OneOf) > 0 {
 			meaning += " One of `" + strings.Join(f.OneOf, "`, `") + "`."
 		}
-		flag := "`--" + f.Flag + "`"
-		if f.Flag == "" {
-			flag = "none"
+		if !flags {
+			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", f.Key, f.Kind, meaning)
+			continue
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", f.Key, flag, value, meaning)
 	}

@@ -56,15 +56,17 @@ func (k AccessKey) String() string { return k.ID }
 
 // shown returns keys as they may be shown: without what a file holds, and with
 // the other secrets hidden.
-func shown(keys []AccessKey) []AccessKey {
-	out := make([]AccessKey, 0, len(keys))
+func shown(keys []AccessKey) []yaml.MapSlice {
+	out := make([]yaml.MapSlice, 0, len(keys))
 	for _, k := range keys {
-		if k.SecretFile != "" {
-			k.Secret = ""
-		} else {
-			k.Secret = Secret(k.Secret.String())
+		m := yaml.MapSlice{{Key: "id", Value: k.ID}}
+		switch {
+		case k.SecretFile != "":
+			m = append(m, yaml.MapItem{Key: "secret_file", Value: k.SecretFile})
+		case k.Secret != "":
+			m = append(m, yaml.MapItem{Key: "secret", Value: k.Secret.String()})
 		}
-		out = append(out, k)
+		out = append(out, m)
 	}
 	return out
 }
@@ -74,11 +76,7 @@ func keysText(keys []AccessKey) string {
 	if len(keys) == 0 {
 		return ""
 	}
-	b, err := yaml.MarshalWithOptions(shown(keys), yaml.Flow(true))
-	if err != nil {
-		return err.Error() // they are plain texts
-	}
-	return strings.TrimSpace(string(b))
+	return flow(shown(keys))
 }
 
 // mistake is what is wrong with a list of access keys, and where. It never
@@ -182,14 +180,7 @@ func (b *builder) keySecrets() {
 
 // readSecret returns what the file at path holds, without a final newline.
 func readSecret(path string) (string, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return "", err
-	}
-	if info.Size() > secretBytesMax {
-		return "", fmt.Errorf("%s: larger than %d bytes", path, secretBytesMax)
-	}
-	data, err := os.ReadFile(path)
+	data, err := readFile(path, secretBytesMax)
 	return strings.TrimRight(string(data), "\r\n"), err
 }
 

@@ -4,12 +4,16 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
+
+	"github.com/goccy/go-yaml/ast"
 )
 
 // Sources are where settings come from. Later fields win over earlier ones.
 type Sources struct {
+	Import  string            // path of a file of ElasticMQ; empty: none
 	File    string            // path of a YAML file; empty: none
 	Environ []string          // as os.Environ gives it
 	Set     []string          // key=value
@@ -20,8 +24,8 @@ type Sources struct {
 type Loaded struct {
 	Config Config
 	// Warnings are about variables that look like a misspelt key, since container
-	// platforms add BROKER_* variables of their own, and about secrets that
-	// everyone can read.
+	// platforms add BROKER_* variables of their own, about secrets that everyone
+	// can read, and about what an imported file has and a node has not.
 	Warnings []string
 
 	origins map[string]string
@@ -46,6 +50,9 @@ func Load(s Sources) (*Loaded, error) {
 	for _, f := range Fields() {
 		b.fields[f.Key] = f
 		b.keys = append(b.keys, f.Key)
+	}
+	if s.Import != "" {
+		b.elasticMQ(s.Import, s.Environ)
 	}
 	if s.File != "" {
 		b.file(s.File)
@@ -82,13 +89,25 @@ func (b *builder) warn(format string, args ...any) {
 // put writes a value and remembers where it came from.
 func (b *builder) put(key, value, origin string) error {
 	f := b.fields[key]
-	if len(f.OneOf) > 0 && !slices.Contains(f.OneOf, value) {
-		return fmt.Errorf("%s: %q is not one of %s%s", key, value, strings.Join(f.OneOf, ", "), didYouMean(value, f.OneOf))
+	if err := f.check(value); err != nil {
+		return err
+	}
+	if f.Kind == "queue" || f.Kind == "queues" {
+		b.yaml(origin, []byte(value), func(w fileWalk, n ast.Node) { w.value(key, n) })
+		return nil
 	}
 	if err := f.set(&b.out.Config, value); err != nil {
 		return err
 	}
 	b.out.origins[key] = origin
+	return nil
+}
+
+// check holds value against the list of those that are allowed.
+func (f Field) check(value string) error {
+	if len(f.OneOf) > 0 && !slices.Contains(f.OneOf, value) {
+		return fmt.Errorf("%s: %q is not one of %s%s", f.Key, value, strings.Join(f.OneOf, ", "), didYouMean(value, f.OneOf))
+	}
 	return nil
 }
 
@@ -161,6 +180,18 @@ func (b *builder) environ(environ []string) {
 
 // secretBytesMax bounds a file that a *_FILE variable names.
 const secretBytesMax = 64 << 10
+
+// readFile reads the file at path if it is no larger than most.
+func readFile(path string, most int64) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err == nil && info.Size() > most {
+		err = fmt.Errorf("%s: larger than %d bytes", path, most)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return os.ReadFile(path)
+}
 
 // secret sets key to what the file at path holds, without a final newline.
 func (b *builder) secret(key, env, path string) {

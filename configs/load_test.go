@@ -358,7 +358,7 @@ func TestEveryFieldHasNamesAndDoc(t *testing.T) {
 		if !strings.HasSuffix(f.Doc, ".") {
 			t.Errorf("%s: doc %q is not a sentence", f.Key, f.Doc)
 		}
-		if other, ok := flags[f.Flag]; ok {
+		if other, ok := flags[f.Flag]; ok && f.Flag != "" {
 			t.Errorf("%s and %s share the flag --%s", f.Key, other, f.Flag)
 		}
 		flags[f.Flag] = f.Key

@@ -2,7 +2,8 @@ package main
 
 import (
 	"fmt"
-	"io"
+	"os"
+	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -18,7 +19,7 @@ func newConfigCommand(std streams) *cobra.Command {
 		Args:  onlyCommands,
 		RunE:  action(needSubcommand),
 	}
-	cmd.AddCommand(newConfigCheckCommand(std), newConfigShowCommand(std))
+	cmd.AddCommand(newConfigCheckCommand(std), newConfigShowCommand(std), newConfigConvertCommand(std))
 	return cmd
 }
 
@@ -65,62 +66,83 @@ func newConfigShowCommand(std streams) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		var list []setting
-		for _, f := range configs.Fields() {
-			value := f.Value(loaded.Config)
-			if f.Kind == "duration" {
-				value = f.Text(loaded.Config)
-			}
-			list = append(list, setting{f.Key, value, loaded.Origin(f.Key)})
-		}
-		return showSettings(out, list, origin)
+		return showSettings(out, loaded, origin)
 	})
 	return cmd
 }
 
-func showSettings(out *output, list []setting, origin bool) error {
+func showSettings(out *output, loaded *configs.Loaded, origin bool) error {
 	if out.form == "yaml" {
-		return writeSettingsFile(out.w, list, origin)
+		note := func(f configs.Field) string { return loaded.Origin(f.Key) }
+		if !origin {
+			note = nil
+		}
+		return configs.Write(out.w, loaded.Config, func(configs.Field) bool { return true }, note)
 	}
 	t := table{header: []string{"KEY", "VALUE"}}
 	if origin {
 		t.header = append(t.header, "ORIGIN")
 	}
+	var list []setting
 	var keys []string
-	for _, s := range list {
-		keys = append(keys, s.Key)
-		row := []string{s.Key, fmt.Sprint(s.Value)}
+	for _, f := range configs.Fields() {
+		list = append(list, setting{f.Key, plain(f.Value(loaded.Config)), loaded.Origin(f.Key)})
+		keys = append(keys, f.Key)
+		row := []string{f.Key, f.Text(loaded.Config)}
 		if origin {
-			row = append(row, s.Origin)
+			row = append(row, loaded.Origin(f.Key))
 		}
 		t.add(row...)
 	}
 	return out.show(list, t, keys...)
 }
 
-// writeSettingsFile writes the settings as a file that can be loaded again.
-func writeSettingsFile(w io.Writer, list []setting, origin bool) error {
-	section := ""
-	for _, s := range list {
-		name, indent := s.Key, ""
-		if at := strings.LastIndexByte(s.Key, '.'); at >= 0 {
-			if s.Key[:at] != section {
-				section = s.Key[:at]
-				fmt.Fprintf(w, "%s:\n", section)
-			}
-			name, indent = s.Key[at+1:], "  "
+// plain turns ordered maps, which JSON does not know, into maps.
+func plain(v any) any {
+	switch v := v.(type) {
+	case []yaml.MapSlice:
+		out := make([]any, len(v))
+		for i, m := range v {
+			out[i] = plain(m)
 		}
-		value, err := yaml.MarshalWithOptions(s.Value, yaml.Flow(true))
-		if err != nil {
-			return err
+		return out
+	case yaml.MapSlice:
+		out := map[string]any{}
+		for _, item := range v {
+			out[fmt.Sprint(item.Key)] = plain(item.Value)
 		}
-		line := fmt.Sprintf("%s%s: %s", indent, name, strings.TrimSpace(string(value)))
-		if origin {
-			line = fmt.Sprintf("%-40s # %s", line, s.Origin)
-		}
-		if _, err := fmt.Fprintln(w, line); err != nil {
-			return err
-		}
+		return out
 	}
-	return nil
+	return v
+}
+
+func newConfigConvertCommand(std streams) *cobra.Command {
+	var from string
+	cmd := &cobra.Command{
+		Use:   "convert FILE",
+		Short: "Turn the settings of another server into a file for this one",
+		Long: "Prints a file with the settings and queues of FILE. What this broker cannot do, or does otherwise, is told\n" +
+			"on standard error, with its place. 'broker --import FILE' starts with FILE as it is.",
+		Args: cobra.ExactArgs(1),
+	}
+	cmd.Flags().StringVar(&from, "from", "elasticmq", "`SERVER` whose settings they are: elasticmq")
+	cmd.RunE = action(func(_ *cobra.Command, args []string) error {
+		if from != "elasticmq" {
+			return failf(exitUsage, "--from is %q, not elasticmq", from)
+		}
+		// The file may name variables; those that set keys are of this machine.
+		environ := slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, configs.EnvPrefix) })
+		loaded, err := configs.Load(configs.Sources{Import: args[0], Environ: environ})
+		tellWarnings(std.err, loaded)
+		if err != nil {
+			return fail(exitUsage, err)
+		}
+		if err := loaded.Config.Check(kindNames()); err != nil {
+			fmt.Fprintf(std.err, "warning: as they are, a broker does not start with these settings:\n%v\n", err)
+		}
+		standard := configs.Default()
+		differs := func(f configs.Field) bool { return f.Text(loaded.Config) != f.Text(standard) }
+		return configs.Write(std.out, loaded.Config, differs, nil)
+	})
+	return cmd
 }

@@ -15,6 +15,7 @@ import (
 // settingFlags are the flags of a command that takes a node's settings.
 type settingFlags struct {
 	file   string
+	imp    string
 	set    []string
 	values []*settingValue
 }
@@ -51,6 +52,7 @@ func addSettingFlags(cmd *cobra.Command) *settingFlags {
 	s := &settingFlags{}
 	flags := cmd.Flags()
 	flags.StringVar(&s.file, "config", os.Getenv("BROKER_CONFIG"), "`FILE` with settings (environment: BROKER_CONFIG)")
+	flags.StringVar(&s.imp, "import", os.Getenv("BROKER_IMPORT"), "`FILE` of ElasticMQ to take settings and queues from; other sources win over it (environment: BROKER_IMPORT)")
 	flags.StringArrayVar(&s.set, "set", nil, "`KEY=VALUE` of one setting; may be repeated")
 	for _, f := range configs.Fields() {
 		if f.Flag == "" {
@@ -74,7 +76,7 @@ func (s *settingFlags) load(cmd *cobra.Command) (*configs.Loaded, error) {
 			flags[v.field.Key] = v.text
 		}
 	}
-	return configs.Load(configs.Sources{File: s.file, Environ: os.Environ(), Set: s.set, Flags: flags})
+	return configs.Load(configs.Sources{Import: s.imp, File: s.file, Environ: os.Environ(), Set: s.set, Flags: flags})
 }
 
 // loadAndCheck reads the settings and holds them against their bounds, so that
@@ -84,15 +86,23 @@ func (s *settingFlags) loadAndCheck(cmd *cobra.Command, w io.Writer) (*configs.L
 		return nil, failf(exitUsage, "--data and --memory exclude each other: give one of them")
 	}
 	loaded, err := s.load(cmd)
-	for _, warning := range loaded.Warnings {
-		fmt.Fprintf(w, "warning: %s\n", warning)
-	}
-	var kinds []string
-	for _, k := range standard() {
-		kinds = append(kinds, k.Name)
-	}
-	if err := errors.Join(err, loaded.Check(kinds)); err != nil {
+	tellWarnings(w, loaded)
+	if err := errors.Join(err, loaded.Check(kindNames())); err != nil {
 		return nil, fail(exitUsage, err)
 	}
 	return loaded, nil
+}
+
+func tellWarnings(w io.Writer, loaded *configs.Loaded) {
+	for _, warning := range loaded.Warnings {
+		fmt.Fprintf(w, "warning: %s\n", warning)
+	}
+}
+
+func kindNames() []string {
+	var names []string
+	for _, k := range standard() {
+		names = append(names, k.Name)
+	}
+	return names
 }

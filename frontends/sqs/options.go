@@ -39,6 +39,9 @@ type Options struct {
 	RelaxedLimits bool
 	// AutoCreate creates a queue on first use, FIFO if its name says so.
 	AutoCreate bool
+	// NewQueue returns the configuration of a queue that AutoCreate creates;
+	// nil: the defaults, with content-based deduplication for FIFO.
+	NewQueue func(name string) core.QueueConfig
 
 	MaxConnections int // a listener; 10,000
 	MaxPerAddress  int // connections from one IP address; no limit

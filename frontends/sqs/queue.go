@@ -38,6 +38,18 @@ func (c *call) queueNamed(name string) (core.Queue, error) {
 
 // autoCreate makes a queue that was used before anyone created it.
 func (c *call) autoCreate(name string) (core.Queue, error) {
+	var cfg core.QueueConfig
+	if c.server.options.NewQueue != nil {
+		cfg = c.server.options.NewQueue(name)
+	} else {
+		cfg = DefaultNewQueue(name)
+	}
+	q, _, err := c.client.Declare(contextOfWork(), name, cfg)
+	return q, err
+}
+
+// DefaultNewQueue is what AutoCreate creates if nothing else is asked for.
+func DefaultNewQueue(name string) core.QueueConfig {
 	kind := core.KindStandard
 	if strings.HasSuffix(name, fifoSuffix) {
 		kind = core.KindFIFO
@@ -46,8 +58,7 @@ func (c *call) autoCreate(name string) (core.Queue, error) {
 	// A producer that expects the queue to be there cannot be asked what it
 	// wants; this way ids are not required of it.
 	cfg.ContentDedup = kind == core.KindFIFO
-	q, _, err := c.client.Declare(contextOfWork(), name, cfg)
-	return q, err
+	return cfg
 }
 
 func createQueue(c *call) error {

@@ -1,0 +1,170 @@
+package broker
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/leasemq/broker/configs"
+	"github.com/leasemq/broker/core"
+	"github.com/leasemq/broker/frontends/sqs"
+)
+
+// createsMax is how many queues are being created at a time: they share fsyncs.
+const createsMax = 64
+
+// createQueues creates the queues of the configuration. One that is there stays
+// as it is; how it differs is logged.
+func (n *Node) createQueues(ctx context.Context) error {
+	queues := n.settings.config.Queues
+	errs := make([]error, len(queues))
+	slots := make(chan struct{}, createsMax)
+	var running sync.WaitGroup
+	for i, q := range queues {
+		slots <- struct{}{}
+		running.Go(func() {
+			defer func() { <-slots }()
+			errs[i] = n.createQueue(ctx, q)
+		})
+	}
+	running.Wait()
+	return errors.Join(errs...)
+}
+
+func (n *Node) createQueue(ctx context.Context, q configs.Queue) error {
+	kind := core.KindStandard
+	switch {
+	case q.IsFIFO():
+		kind = core.KindFIFO
+	case q.Priority != nil && *q.Priority:
+		kind = core.KindPriority
+	}
+	cfg := core.DefaultQueueConfig(kind)
+	setQueue(&cfg, q)
+	present, created, err := n.Client().Declare(ctx, q.Name, cfg)
+	if err != nil {
+		return fmt.Errorf("create queue %s: %w", q.Name, err)
+	}
+	if created {
+		n.settings.log.Info("queue created", "queue", q.Name)
+		return nil
+	}
+	if found := differences(q, present.Config); len(found) > 0 {
+		n.settings.log.Warn("a queue is not as the configuration has it, and is left as it is", "queue", q.Name, "differs", strings.Join(found, "; "))
+	}
+	return nil
+}
+
+// newQueue returns what queues get that are created when they are first used;
+// nil if c says nothing of them.
+func newQueue(c configs.Config) func(name string) core.QueueConfig {
+	template := c.AutoCreateQueue
+	if template == nil {
+		return nil
+	}
+	return func(name string) core.QueueConfig {
+		q := *template
+		q.Name = name
+		cfg := sqs.DefaultNewQueue(name)
+		if !q.IsFIFO() {
+			q.ContentDedup, q.DedupScope = nil, ""
+		}
+		if dlq := (configs.Queue{Name: q.DeadLetter.Queue}); dlq.IsFIFO() != q.IsFIFO() || dlq.Name == name {
+			q.DeadLetter = configs.DeadLetter{}
+		}
+		setQueue(&cfg, q)
+		return cfg
+	}
+}
+
+// setQueue sets in cfg what q asks for. The kind is the caller's.
+func setQueue(cfg *core.QueueConfig, q configs.Queue) {
+	set(&cfg.VisibilityTimeout, q.VisibilityTimeout)
+	set(&cfg.Delay, q.Delay)
+	set(&cfg.ReceiveWait, q.ReceiveWait)
+	set(&cfg.Retention, q.Retention)
+	set(&cfg.MaxMessageBytes, q.MaxMessageSize)
+	set(&cfg.MaxMessages, q.MaxMessages)
+	set(&cfg.MaxBytes, q.MaxSize)
+	set(&cfg.ContentDedup, q.ContentDedup)
+	set(&cfg.ExpiredToDLQ, q.DeadLetter.Expired)
+	r := &cfg.Redelivery
+	r.DeadLetterQueue = cmp.Or(q.DeadLetter.Queue, r.DeadLetterQueue)
+	set(&r.MaxReceives, q.DeadLetter.MaxReceives)
+	set(&r.InitialDelay, q.Redelivery.Delay)
+	set(&r.Multiplier, q.Redelivery.Multiplier)
+	set(&r.MaxDelay, q.Redelivery.MaxDelay)
+	setWord(&cfg.Overflow, q.Overflow, overflowWords())
+	setWord(&cfg.DedupScope, q.DedupScope, scopeWords())
+	setWord(&cfg.Marks, q.Marks, marksWords())
+	if q.Tags != nil {
+		cfg.Tags = q.Tags
+	}
+}
+
+func set[T any](field *T, value *T) {
+	if value != nil {
+		*field = *value
+	}
+}
+
+// overflowWords spell core.Overflow in the order of its numbers; the others
+// alike.
+func overflowWords() []string { return []string{"reject", "drop-oldest"} }
+func scopeWords() []string    { return []string{"queue", "group"} }
+func marksWords() []string    { return []string{"async", "sync"} }
+
+// setWord sets a field to the number of word, if it is one of words.
+func setWord[T ~uint8](field *T, word string, words []string) {
+	if i := slices.Index(words, word); i >= 0 {
+		*field = T(i)
+	}
+}
+
+func wordOf[T ~uint8](n T, words []string) string {
+	if int(n) < len(words) {
+		return words[n]
+	}
+	return fmt.Sprint(uint8(n))
+}
+
+// differences lists what q asks for and cfg has otherwise.
+func differences(q configs.Queue, cfg core.QueueConfig) []string {
+	have := queueOf(q.Name, cfg)
+	var out []string
+	for _, f := range configs.QueueFields() {
+		want, asked := f.TextOf(q)
+		if got, _ := f.TextOf(have); asked && got != want {
+			out = append(out, fmt.Sprintf("%s is %s, not %s", f.Key, cmp.Or(got, "not set"), want))
+		}
+	}
+	return out
+}
+
+// queueOf is the configuration of a queue as the settings spell it.
+func queueOf(name string, cfg core.QueueConfig) configs.Queue {
+	r := cfg.Redelivery
+	return configs.Queue{
+		Name:              name,
+		FIFO:              new(cfg.Kind == core.KindFIFO),
+		Priority:          new(cfg.Kind == core.KindPriority),
+		VisibilityTimeout: &cfg.VisibilityTimeout,
+		Delay:             &cfg.Delay,
+		ReceiveWait:       &cfg.ReceiveWait,
+		Retention:         &cfg.Retention,
+		MaxMessageSize:    &cfg.MaxMessageBytes,
+		MaxMessages:       &cfg.MaxMessages,
+		MaxSize:           &cfg.MaxBytes,
+		Overflow:          wordOf(cfg.Overflow, overflowWords()),
+		ContentDedup:      &cfg.ContentDedup,
+		DedupScope:        wordOf(cfg.DedupScope, scopeWords()),
+		Marks:             wordOf(cfg.Marks, marksWords()),
+		DeadLetter:        configs.DeadLetter{Queue: r.DeadLetterQueue, MaxReceives: &r.MaxReceives, Expired: &cfg.ExpiredToDLQ},
+		Redelivery:        configs.Redelivery{Delay: &r.InitialDelay, Multiplier: &r.Multiplier, MaxDelay: &r.MaxDelay},
+		Tags:              cfg.Tags,
+	}
+}
