@@ -94,8 +94,12 @@ type checker struct {
 
 func (k *checker) fail(key, format string, args ...any) {
 	err := fmt.Errorf("%s: %w", key, fmt.Errorf(format, args...))
-	if origin, ok := k.origins[key]; ok {
-		err = fmt.Errorf("%s: %w", strings.TrimPrefix(origin, "file "), err) // as for other mistakes in a file
+	// What a key lacks belongs to the section above it.
+	for at := key; at != ""; at = at[:max(0, strings.LastIndexByte(at, '.'))] {
+		if origin, ok := k.origins[at]; ok {
+			err = fmt.Errorf("%s: %w", strings.TrimPrefix(origin, "file "), err) // as for other mistakes in a file
+			break
+		}
 	}
 	k.errs = append(k.errs, err)
 }

@@ -70,7 +70,12 @@ func (m *elasticMQ) warn(v *hocon.Value, format string, args ...any) {
 
 // put sets one of our keys from v.
 func (m *elasticMQ) put(key, text string, v *hocon.Value) {
-	m.set(key, text, fmt.Sprintf("import %s:%d", v.Pos().File, v.Pos().Line))
+	m.set(key, text, origin(v))
+}
+
+// origin says where v stands.
+func origin(v *hocon.Value) string {
+	return fmt.Sprintf("import %s:%d", v.Pos().File, v.Pos().Line)
 }
 
 // include finds files beside the one that is read. ElasticMQ's own defaults,
@@ -410,7 +415,7 @@ func (m *elasticMQ) finishQueues() {
 			q.DeadLetter = DeadLetter{}
 		}
 		m.out.Config.putQueue(q)
-		m.out.origins["queues"] = "import " + m.path
+		m.out.origins["queues"], m.out.origins["queues."+q.Name] = "import "+m.path, origin(place)
 	}
 	if q := m.out.Config.AutoCreateQueue; q != nil {
 		m.finishDeadLetters(q, there, "auto-create-queues.template", m.template)

@@ -173,6 +173,7 @@ func (w fileWalk) value(key string, n ast.Node) {
 		if err != nil {
 			w.failAt(n, "%s%s", w.under, err)
 		}
+		w.out.origins[w.under+key] = w.origin(n)
 	default:
 		if err := w.put(key, text, w.origin(n)); err != nil {
 			w.failAt(n, "%s", err)
@@ -212,6 +213,7 @@ func (w fileWalk) queues(n ast.Node) {
 	}
 	for it := m.MapRange(); it.Next(); {
 		q := Queue{Name: it.Key().GetToken().Value}
+		w.out.origins["queues."+q.Name] = w.origin(it.Key())
 		w.settings(&q, "queues."+q.Name, it.Value())
 		w.out.Config.putQueue(q)
 	}

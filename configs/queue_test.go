@@ -238,6 +238,26 @@ func TestCheckOfQueues(t *testing.T) {
 	}
 }
 
+func TestCheckSaysWhereAQueueComesFrom(t *testing.T) {
+	yaml := write(t, "broker.yaml", "queues:\n  a:\n    delay: 1h\n  b:\n    dead_letter: {queue: a}\n")
+	conf := write(t, "x.conf", "queues {\n  c { delay = 1 hour }\n}")
+	l := load(t, configs.Sources{Import: conf, File: yaml, Set: []string{"queues={d: {fifo: true}}"}})
+	err := l.Check(kinds)
+	if err == nil {
+		t.Fatal("Check accepted wrong queues")
+	}
+	for _, want := range []string{
+		yaml + ":3: queues.a.delay: 1h0m0s is not between 0s and 15m0s",
+		yaml + ":4: queues.b.dead_letter: needs max_receives",
+		"import " + conf + ":2: queues.c.delay",
+		"--set: queues.d.fifo: the name of a FIFO queue ends in .fifo",
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("error lacks %q:\n%v", want, err)
+		}
+	}
+}
+
 func TestTagsAreReadAsTheyWereWritten(t *testing.T) {
 	tags := map[string]string{}
 	for _, s := range []string{
