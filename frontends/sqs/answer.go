@@ -259,6 +259,21 @@ func (a *answer) endMember(element string) {
 	a.b = append(a.b, '"')
 }
 
+// tagMember writes a member of the map of tags, which in XML is of Key and Value.
+func (a *answer) tagMember(key, value string) {
+	if a.xml {
+		a.tag("Tag")
+		a.field("Key", bytesOf(key))
+		a.field("Value", bytesOf(value))
+		a.endTag("Tag", "")
+		return
+	}
+	a.comma()
+	a.b = appendQuoted(a.b, bytesOf(key))
+	a.b = append(a.b, ':')
+	a.b = appendQuoted(a.b, bytesOf(value))
+}
+
 // beginEntry begins a member of a map whose values have fields.
 func (a *answer) beginEntry(element, name string) {
 	if a.xml {

@@ -34,7 +34,7 @@ func actions() []action {
 		{name: "GetQueueUrl", run: getQueueURL}, // AWS takes it at the path of any queue
 		{name: "ListDeadLetterSourceQueues"},
 		{name: "ListMessageMoveTasks", service: true},
-		{name: "ListQueueTags"},
+		{name: "ListQueueTags", run: listQueueTags},
 		{name: "ListQueues", run: listQueues, service: true},
 		{name: "PurgeQueue", run: purgeQueue},
 		{name: "ReceiveMessage", run: receiveMessage},
@@ -43,8 +43,8 @@ func actions() []action {
 		{name: "SendMessageBatch", run: sendMessageBatch},
 		{name: "SetQueueAttributes", run: setQueueAttributes},
 		{name: "StartMessageMoveTask", service: true},
-		{name: "TagQueue"},
-		{name: "UntagQueue"},
+		{name: "TagQueue", run: tagQueue},
+		{name: "UntagQueue", run: untagQueue},
 	}
 }
 

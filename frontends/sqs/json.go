@@ -34,6 +34,9 @@ func (s *scanner) params(p *params) error {
 		case "tags", "Tags":
 			p.tags, p.tagCount = p.tags[:0], 0
 			return s.pairs(&p.tags, &p.tagCount)
+		case "TagKeys":
+			p.tagKeys, p.tagKeysSent = p.tagKeys[:0], true
+			return s.texts(&p.tagKeys)
 		case "AttributeNames", "MessageSystemAttributeNames":
 			return s.texts(&p.names)
 		case "MessageAttributeNames":

@@ -67,6 +67,8 @@ type params struct {
 	attributesSent bool
 	tags           []pair
 	tagCount       int
+	tagKeys        []text
+	tagKeysSent    bool
 	names          []text // AttributeNames and MessageSystemAttributeNames
 	messageNames   []text // MessageAttributeNames
 
@@ -89,6 +91,7 @@ func (p *params) reset() {
 	*p = params{
 		attributes:   emptied(p.attributes, pairsMax),
 		tags:         emptied(p.tags, pairsMax),
+		tagKeys:      emptied(p.tagKeys, pairsMax),
 		names:        emptied(p.names, pairsMax),
 		messageNames: emptied(p.messageNames, pairsMax),
 		one:          one,

@@ -121,6 +121,9 @@ func (p *params) set(key, value text) error {
 		p.attributesSent = true
 	case "Tag":
 		setPair(at(&p.tags, index), after, value)
+	case "TagKey":
+		p.tagKeysSent = true
+		return addName(&p.tagKeys, value)
 	case "AttributeName", "MessageSystemAttributeName":
 		return addName(&p.names, value)
 	case "MessageAttributeName":

@@ -91,7 +91,6 @@ func createQueue(c *call) error {
 
 // newConfig returns the configuration that CreateQueue asks for.
 func (c *call) newConfig(name string) (core.QueueConfig, error) {
-	p := &c.params
 	kind, err := c.wantedKind(name)
 	if err != nil {
 		return core.QueueConfig{}, err
@@ -100,19 +99,7 @@ func (c *call) newConfig(name string) (core.QueueConfig, error) {
 	if err := c.applyAttributes(&cfg, name, true); err != nil {
 		return cfg, err
 	}
-	if p.tagCount > tagsMax {
-		return cfg, fail(faultInvalidParameter, "Too many tags added for queue %s.", name)
-	}
-	for _, t := range p.tags {
-		if err := checkTag(t); err != nil {
-			return cfg, err
-		}
-		if cfg.Tags == nil {
-			cfg.Tags = make(map[string]string, len(p.tags))
-		}
-		cfg.Tags[string(t.name)] = string(t.value)
-	}
-	return cfg, nil
+	return cfg, c.addTags(&cfg, name)
 }
 
 // wantedKind finds out whether a FIFO queue is asked for, and checks the name by
@@ -158,23 +145,6 @@ func (c *call) compareConfig(present *core.Queue, wanted core.QueueConfig) error
 		if is, _ := c.server.attribute(present, nil, name); is != asked {
 			return fail(faultQueueExists, different, name)
 		}
-	}
-	return nil
-}
-
-// Bounds of tags.
-const (
-	tagsMax       = 50
-	tagKeyBytes   = 128
-	tagValueBytes = 256
-)
-
-func checkTag(t pair) error {
-	if len(t.name) == 0 || len(t.name) > tagKeyBytes || !validText(t.name) {
-		return fail(faultInvalidParameter, "Tag keys must be between 1 and 128 characters in length.")
-	}
-	if len(t.value) > tagValueBytes || !validText(t.value) {
-		return fail(faultInvalidParameter, "Tag values must be between 0 and 256 characters in length.")
 	}
 	return nil
 }
