@@ -22,7 +22,7 @@ type action struct {
 // actions lists the API, in the order of the API reference.
 func actions() []action {
 	return []action{
-		{name: "AddPermission"},
+		{name: "AddPermission", run: addPermission},
 		{name: "CancelMessageMoveTask", service: true},
 		{name: "ChangeMessageVisibility", run: changeMessageVisibility},
 		{name: "ChangeMessageVisibilityBatch", run: changeMessageVisibilityBatch},
@@ -38,7 +38,7 @@ func actions() []action {
 		{name: "ListQueues", run: listQueues, service: true},
 		{name: "PurgeQueue", run: purgeQueue},
 		{name: "ReceiveMessage", run: receiveMessage},
-		{name: "RemovePermission"},
+		{name: "RemovePermission", run: removePermission},
 		{name: "SendMessage", run: sendMessage},
 		{name: "SendMessageBatch", run: sendMessageBatch},
 		{name: "SetQueueAttributes", run: setQueueAttributes},

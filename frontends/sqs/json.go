@@ -35,8 +35,14 @@ func (s *scanner) params(p *params) error {
 			p.tags, p.tagCount = p.tags[:0], 0
 			return s.pairs(&p.tags, &p.tagCount)
 		case "TagKeys":
-			p.tagKeys, p.tagKeysSent = p.tagKeys[:0], true
+			p.tagKeys = []text{}
 			return s.texts(&p.tagKeys)
+		case "AWSAccountIds":
+			p.accounts = []text{}
+			return s.texts(&p.accounts)
+		case "Actions":
+			p.grants = []text{}
+			return s.texts(&p.grants)
 		case "AttributeNames", "MessageSystemAttributeNames":
 			return s.texts(&p.names)
 		case "MessageAttributeNames":
@@ -69,6 +75,8 @@ func (s *scanner) scalarParam(key string, p *params) (known bool, err error) {
 		p.nextToken, err = s.str()
 	case "ReceiveRequestAttemptId":
 		p.attemptID, err = s.str()
+	case "Label":
+		p.label, err = s.str()
 	case "MaxResults":
 		p.maxResults, err = s.integer()
 	case "MaxNumberOfMessages":

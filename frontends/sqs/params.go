@@ -67,8 +67,10 @@ type params struct {
 	attributesSent bool
 	tags           []pair
 	tagCount       int
-	tagKeys        []text
-	tagKeysSent    bool
+	tagKeys        []text // nil: absent; so are the two below
+	accounts       []text // AWSAccountIds
+	grants         []text // Actions, of AddPermission
+	label          text
 	names          []text // AttributeNames and MessageSystemAttributeNames
 	messageNames   []text // MessageAttributeNames
 
@@ -91,7 +93,6 @@ func (p *params) reset() {
 	*p = params{
 		attributes:   emptied(p.attributes, pairsMax),
 		tags:         emptied(p.tags, pairsMax),
-		tagKeys:      emptied(p.tagKeys, pairsMax),
 		names:        emptied(p.names, pairsMax),
 		messageNames: emptied(p.messageNames, pairsMax),
 		one:          one,

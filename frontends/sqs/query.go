@@ -122,8 +122,11 @@ func (p *params) set(key, value text) error {
 	case "Tag":
 		setPair(at(&p.tags, index), after, value)
 	case "TagKey":
-		p.tagKeysSent = true
 		return addName(&p.tagKeys, value)
+	case "AWSAccountId":
+		return addName(&p.accounts, value)
+	case "ActionName":
+		return addName(&p.grants, value)
 	case "AttributeName", "MessageSystemAttributeName":
 		return addName(&p.names, value)
 	case "MessageAttributeName":
@@ -151,6 +154,8 @@ func (p *params) setScalar(name string, value text) bool {
 		p.nextToken = value
 	case "ReceiveRequestAttemptId":
 		p.attemptID = value
+	case "Label":
+		p.label = value
 	case "MaxResults":
 		p.maxResults, _ = parseInteger(value)
 	case "MaxNumberOfMessages":

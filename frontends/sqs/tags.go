@@ -43,7 +43,7 @@ func untagQueue(c *call) error {
 		return err
 	}
 	switch {
-	case !c.params.tagKeysSent:
+	case c.params.tagKeys == nil:
 		return missing("TagKeys")
 	case len(c.params.tagKeys) == 0:
 		return errTagKeyLength()
