@@ -22,7 +22,7 @@ const (
 	EditPutReap       EditKind = 14 // QID: its messages, states and lanes await removal
 	EditDropReap      EditKind = 15 // QID: the mark only
 	EditReapQueue     EditKind = 16 // QID: one range deletion over all messages, states and lanes
-	EditPutRecord     EditKind = 17 // Key: record name; Value: MAC keys, users, move tasks, ...
+	EditPutRecord     EditKind = 17 // Key: record name; Value: MAC keys, users, move tasks, sources of dead letters, ...
 	EditDropRecord    EditKind = 18 // Key
 )
 

@@ -344,7 +344,7 @@ func readLedger(db *storage.DB, known *ledger) (*ledger, error) {
 	err := errors.Join(
 		db.Names("", "", func(name string, q core.QID) bool { l.names[name] = q; return true }),
 		db.Reaps(func(q core.QID) bool { l.reaps[q] = true; return true }),
-		db.Records("", func(name string, v []byte) bool { l.records[name] = bytes.Clone(v); return true }),
+		db.Records("", "", func(name string, v []byte) bool { l.records[name] = bytes.Clone(v); return true }),
 	)
 	first, some, e := db.DedupFrom()
 	err = errors.Join(err, e)

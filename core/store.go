@@ -43,8 +43,9 @@ type Catalog interface {
 	DedupFrom() (minute uint32, ok bool, err error)
 	// Record returns a copy of a node-wide record, nil if there is none.
 	Record(name string) ([]byte, error)
-	// Records walks the node-wide records with prefix.
-	Records(prefix string, visit func(name string, value []byte) bool) error
+	// Records walks the node-wide records with prefix whose names sort after the
+	// given one.
+	Records(prefix, after string, visit func(name string, value []byte) bool) error
 }
 
 // Boot is what storage knows when it is opened.

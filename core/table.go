@@ -178,6 +178,7 @@ func (e *Engine) create(name string, cfg QueueConfig) (Queue, *commit, error) {
 	rec.ID = qid
 	g.put(Edit{Kind: EditPutQueue, Ref: Ref{QID: qid}, Value: encodeQueueRecord(rec)})
 	g.put(Edit{Kind: EditPutName, Ref: Ref{QID: qid}, Key: []byte(name)})
+	g.putSource(name, "", cfg.Redelivery.DeadLetterQueue)
 	n, done := g.n, g.done
 	e.seq.end()
 	q := e.newQueue(rec, qid, QueueState{})
@@ -213,6 +214,7 @@ func (c *Client) Configure(ctx context.Context, name string, edit func(*QueueCon
 			return err
 		}
 		g.put(Edit{Kind: EditPutQueue, Ref: Ref{QID: q.qid}, Value: encodeQueueRecord(&rec)})
+		g.putSource(name, q.rec.Config.Redelivery.DeadLetterQueue, cfg.Redelivery.DeadLetterQueue)
 		done, q.lastGroup, q.configGroup = g.done, g.n, g.n
 		c.engine.seq.end()
 		q.setRecord(&rec)
@@ -289,6 +291,7 @@ func (c *Client) Delete(ctx context.Context, name string) error {
 		}
 		q.endIncarnation(g)
 		g.put(Edit{Kind: EditDropName, Key: []byte(name)})
+		g.putSource(name, q.rec.Config.Redelivery.DeadLetterQueue, "")
 		done = g.done
 		e.seq.end()
 		e.reapLater(reap{qid: q.qid, few: q.state.Messages <= reapFew, after: done})
@@ -382,8 +385,8 @@ func (c *QueueConfig) check() error {
 		return within("max receives", r.MaxReceives, maxReceivesMax)
 	case r.MaxReceives == 0 && r.DeadLetterQueue != "":
 		return fmt.Errorf("%w: a dead-letter queue needs max receives, from 1 to %d", ErrInvalidConfig, maxReceivesMax)
-	case len(r.DeadLetterQueue) > QueueNameBytesMax:
-		return bad("dead-letter queue: bytes of the name", len(r.DeadLetterQueue))
+	case len(r.DeadLetterQueue) > QueueNameBytesMax || !utf8.ValidString(r.DeadLetterQueue):
+		return bad("name of a dead-letter queue, of bytes", len(r.DeadLetterQueue))
 	case !(r.Multiplier >= 0 && r.Multiplier <= multiplierMax): // NaN too
 		return within("redelivery multiplier", r.Multiplier, multiplierMax)
 	case r.InitialDelay < 0 || r.InitialDelay > VisibilityMax:

@@ -14,7 +14,7 @@ import (
 // but success to tell.
 func commands() map[string]func(*call) string {
 	return map[string]func(*call) string{
-		"declare": declare, "configure": configure, "drop": drop, "purge": purge, "queues": queues, "queue": describe,
+		"declare": declare, "configure": configure, "drop": drop, "purge": purge, "queues": queues, "queue": describe, "sources": sources,
 		"send": send, "send-async": sendAsync, "flood": flood, "consume": consume, "receive": receive, "peek": peek, "stats": stats, "stored": stored,
 		"delete":  settler(core.SettleDelete),
 		"extend":  settler(core.SettleExtend),
@@ -96,6 +96,12 @@ func queues(c *call) string {
 	prefix, _ := c.take("prefix")
 	after, _ := c.take("after")
 	names, err := c.s.n.client.Queues(c.ctx, prefix, after, c.number("max", 100))
+	return strings.Join(names, " ") + fault(err)
+}
+
+func sources(c *call) string {
+	after, _ := c.take("after")
+	names, err := c.s.n.client.Sources(c.ctx, c.arg(0), after, c.number("max", 100))
 	return strings.Join(names, " ") + fault(err)
 }
 

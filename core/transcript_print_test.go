@@ -121,7 +121,7 @@ func (p *printer) edit(e *core.Edit, now int64) string {
 		core.EditPutRecord: "put-record", core.EditDropRecord: "drop-record",
 	}
 	switch e.Kind {
-	case core.EditPutName, core.EditDropName, core.EditPutRecord:
+	case core.EditPutName, core.EditDropName, core.EditPutRecord, core.EditDropRecord:
 		return names[e.Kind] + " " + string(e.Key)
 	case core.EditDropLane:
 		return fmt.Sprintf("drop-lane %s%s", q, lane(e.Place, now))

@@ -387,7 +387,7 @@ func (f *filler) node() {
 	f.t.Helper()
 	f.must(f.d.Names("", "", func(name string, q core.QID) bool { f.shown.names[name] = q; return true }))
 	f.must(f.d.Reaps(func(q core.QID) bool { f.shown.reaps[q] = true; return true }))
-	f.must(f.d.Records("", func(name string, v []byte) bool { f.shown.records[name] = string(v); return true }))
+	f.must(f.d.Records("", "", func(name string, v []byte) bool { f.shown.records[name] = string(v); return true }))
 }
 
 // ownKeys are the engine's own keys of an open database: format, term, position.

@@ -22,6 +22,16 @@ func (d *DB) scan() *scan {
 	return s
 }
 
+// within bounds a walk to the keys of a space that have prefix and sort after
+// the given one.
+func (s *scan) within(space byte, prefix, after string) {
+	s.lower = append(append(s.lower, space), prefix...)
+	s.upper = successor(append(s.upper, s.lower...))
+	if after >= prefix && after != "" {
+		s.lower = append(append(s.lower[:1], after...), 0)
+	}
+}
+
 func (s *scan) release() { s.db.scans.Put(s) }
 
 // walk visits the records with lower <= key < upper, in order, until visit

@@ -223,11 +223,7 @@ func (d *DB) Lanes(q core.QID, after core.Place, visit func(p core.Place, value 
 func (d *DB) Names(prefix, after string, visit func(name string, q core.QID) bool) error {
 	s := d.scan()
 	defer s.release()
-	s.lower = append(append(s.lower, spaceName), prefix...)
-	s.upper = successor(append(s.upper, s.lower...))
-	if after >= prefix && after != "" {
-		s.lower = append(append(s.lower[:1], after...), 0)
-	}
+	s.within(spaceName, prefix, after)
 	return s.walk("names", func(key, v []byte) (bool, error) {
 		q, err := decodeName(v)
 		if err != nil {
@@ -267,11 +263,10 @@ func (d *DB) DedupFrom() (minute uint32, ok bool, err error) {
 }
 
 // Records implements core.Catalog.
-func (d *DB) Records(prefix string, visit func(name string, value []byte) bool) error {
+func (d *DB) Records(prefix, after string, visit func(name string, value []byte) bool) error {
 	s := d.scan()
 	defer s.release()
-	s.lower = append(append(s.lower, spaceRecord), prefix...)
-	s.upper = successor(append(s.upper, s.lower...))
+	s.within(spaceRecord, prefix, after)
 	return s.walk("records", func(key, v []byte) (bool, error) {
 		return visit(string(key[1:]), v), nil
 	})

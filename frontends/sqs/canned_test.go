@@ -56,6 +56,10 @@ func (c *cannedCore) Queues(context.Context, string, string, int) ([]string, err
 	return nil, c.err
 }
 
+func (c *cannedCore) Sources(context.Context, string, string, int) ([]string, error) {
+	return nil, c.err
+}
+
 func (c *cannedCore) Delete(context.Context, string) error { return c.err }
 func (c *cannedCore) Purge(context.Context, string) error  { return c.err }
 

@@ -32,7 +32,7 @@ func actions() []action {
 		{name: "DeleteQueue", run: deleteQueue},
 		{name: "GetQueueAttributes", run: getQueueAttributes},
 		{name: "GetQueueUrl", run: getQueueURL}, // AWS takes it at the path of any queue
-		{name: "ListDeadLetterSourceQueues"},
+		{name: "ListDeadLetterSourceQueues", run: listDeadLetterSourceQueues},
 		{name: "ListMessageMoveTasks", service: true},
 		{name: "ListQueueTags", run: listQueueTags},
 		{name: "ListQueues", run: listQueues, service: true},

@@ -22,6 +22,7 @@ type queues interface {
 	Queues(ctx context.Context, prefix, after string, max int) ([]string, error)
 	Delete(ctx context.Context, name string) error
 	Purge(ctx context.Context, name string) error
+	Sources(ctx context.Context, name, after string, max int) ([]string, error)
 	Stats(ctx context.Context, name string) (core.QueueStats, error)
 }
 

@@ -2,15 +2,11 @@ package sqs
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"strings"
 
 	"github.com/leasemq/broker/core"
 )
-
-// listMax is how many queues one answer lists.
-const listMax = 1000
 
 const textQueueName = "Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length"
 
@@ -169,75 +165,6 @@ func getQueueURL(c *call) error {
 		return err
 	}
 	return c.answerQueueURL("GetQueueUrl", name)
-}
-
-func listQueues(c *call) error {
-	p := &c.params
-	limit := listMax
-	if p.maxResults.isSet() {
-		if p.maxResults.n < 1 || p.maxResults.n > listMax {
-			return invalid(p.maxResults.sent, "MaxResults", "Must be between 1 and 1000, if provided.")
-		}
-		limit = int(p.maxResults.n)
-	}
-	after := ""
-	if len(p.nextToken) > 0 {
-		b, err := base64.RawURLEncoding.DecodeString(p.nextToken.view())
-		if err != nil || !validQueueName(string(b)) {
-			return fail(faultInvalidParameter, "Invalid or expired next token.")
-		}
-		after = string(b)
-	}
-	// One more than asked for tells whether there is a next page.
-	names, err := c.listNames(string(p.prefix), after, limit+1)
-	if err != nil {
-		return err
-	}
-	a := &c.answer
-	a.open("ListQueues")
-	if more := len(names) > limit; more {
-		names = names[:limit]
-		// Without MaxResults a token breaks clients that do not page.
-		if p.maxResults.isSet() {
-			a.field("NextToken", bytesOf(base64.RawURLEncoding.EncodeToString(bytesOf(names[limit-1]))))
-		}
-	}
-	if len(names) > 0 {
-		a.beginList("QueueUrls")
-		base := c.queueURL("")
-		for _, name := range names {
-			a.element("QueueUrl", bytesOf(base+name))
-		}
-		a.endList()
-	}
-	a.close("ListQueues", c.id())
-	return nil
-}
-
-// listNames returns up to limit names that SQS can spell.
-func (c *call) listNames(prefix, after string, limit int) ([]string, error) {
-	var names []string
-	for {
-		page, err := c.client.Queues(contextOfWork(), prefix, after, listMax)
-		if err != nil {
-			return nil, err
-		}
-		for _, name := range page {
-			if after = name; validQueueName(name) {
-				if names = append(names, name); len(names) == limit {
-					return names, nil
-				}
-			}
-		}
-		if len(page) < listMax {
-			return names, nil
-		}
-		// Other wires keep many queues below a prefix that ends in a slash:
-		// skip the rest of them. Names are UTF-8, which has no byte 0xFF.
-		if i := strings.IndexByte(after, '/'); i >= 0 {
-			after = after[:i+1] + "\xff"
-		}
-	}
 }
 
 func deleteQueue(c *call) error {

@@ -88,3 +88,25 @@ func TestPermissionsAreBounded(t *testing.T) {
 	_, err = c.AddPermission(ctx, add)
 	wantCode(t, err, "OverLimit")
 }
+
+func TestSDKDeadLetterSources(t *testing.T) {
+	ctx := t.Context()
+	c := newSDK(t, Options{})
+	dlq := createSDK(t, c, "dlq", nil)
+	var urls []string
+	for i := range 5 {
+		urls = append(urls, *createSDK(t, c, fmt.Sprint("q", i), map[string]string{
+			"RedrivePolicy": `{"deadLetterTargetArn":"arn:aws:sqs:us-east-1:000000000000:dlq","maxReceiveCount":5}`,
+		}))
+	}
+	var listed []string
+	pages := sdk.NewListDeadLetterSourceQueuesPaginator(c, &sdk.ListDeadLetterSourceQueuesInput{QueueUrl: dlq, MaxResults: aws.Int32(2)})
+	for pages.HasMorePages() {
+		listed = append(listed, must[*sdk.ListDeadLetterSourceQueuesOutput](t)(pages.NextPage(ctx)).QueueUrls...)
+	}
+	if !slices.Equal(listed, urls) {
+		t.Errorf("sources: %v, want %v", listed, urls)
+	}
+	_, err := c.ListDeadLetterSourceQueues(ctx, &sdk.ListDeadLetterSourceQueuesInput{QueueUrl: aws.String("nope")})
+	wantCode(t, err, "AWS.SimpleQueueService.NonExistentQueue")
+}
