@@ -1,13 +1,10 @@
 package sqs
 
 import (
-	"errors"
 	"maps"
-	"slices"
 	"strconv"
 	"time"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/leasemq/broker/core"
@@ -148,18 +145,6 @@ func keptAttribute(c *core.QueueConfig, name string) (value string, ok bool) {
 	return value, ok
 }
 
-// redrivePolicy returns the canonical form, which Terraform compares.
-func (s *Server) redrivePolicy(c *core.QueueConfig) (string, bool) {
-	if c.Redelivery.DeadLetterQueue == "" {
-		return "", false
-	}
-	b := append([]byte(nil), `{"deadLetterTargetArn":`...)
-	b = appendQuoted(b, bytesOf(s.arn(c.Redelivery.DeadLetterQueue)))
-	b = append(b, `,"maxReceiveCount":`...)
-	b = strconv.AppendInt(b, int64(c.Redelivery.MaxReceives), 10)
-	return string(append(b, '}')), true
-}
-
 func invalidAttribute(name string) error {
 	return fail(faultInvalidAttributeValue, "Invalid value for the parameter %s.", name)
 }
@@ -275,9 +260,6 @@ func setFIFOAttribute(cfg *core.QueueConfig, name, value string, create bool) er
 	return nil
 }
 
-// policyBytesMax is how long a policy, which is kept as it was sent, may be on AWS.
-const policyBytesMax = 8192
-
 // setKept checks an attribute that the core has no field for, and keeps it. An
 // empty value removes it.
 func setKept(cfg *core.QueueConfig, name, value string) error {
@@ -286,14 +268,17 @@ func setKept(cfg *core.QueueConfig, name, value string) error {
 	case attrPolicy:
 		ok = value == "" || len(value) <= policyBytesMax && isJSONObject(value)
 	case attrRedriveAllow:
-		if value == "" || len(value) > policyBytesMax {
-			ok = value == ""
-			break
+		if len(value) > policyBytesMax {
+			return invalidAttribute(name)
 		}
-		if _, err := parseRedriveAllow(value); err != nil {
+		p, err := parseRedriveAllow(value)
+		if err != nil {
 			return err
 		}
 		ok = true
+		if value != "" {
+			value = p.canonical()
+		}
 	case attrKMSKey:
 		ok = len(value) <= 2048 && validText(bytesOf(value))
 	case attrKMSReuse:
@@ -325,108 +310,4 @@ func keep(cfg *core.QueueConfig, name, value string) {
 func isJSONObject(s string) bool {
 	v := jsontext.Value(s)
 	return v.IsValid() && v.Kind() == '{'
-}
-
-// Bounds of maxReceiveCount.
-const (
-	maxReceivesMin = 1
-	maxReceivesMax = 1000
-)
-
-// setRedrivePolicy reads {"deadLetterTargetArn":"...","maxReceiveCount":3}; the
-// count may be a string. An empty value removes the policy.
-func (c *call) setRedrivePolicy(cfg *core.QueueConfig, value string) error {
-	if value == "" {
-		cfg.Redelivery.DeadLetterQueue, cfg.Redelivery.MaxReceives = "", 0
-		return nil
-	}
-	wrong := func(reason string) error { return invalid(text(value), attrRedrive, reason) }
-	var p struct {
-		Target *string        `json:"deadLetterTargetArn"`
-		Count  jsontext.Value `json:"maxReceiveCount"`
-	}
-	if err := json.Unmarshal([]byte(value), &p); err != nil {
-		return wrong("Redrive policy is not a valid JSON map.")
-	}
-	switch {
-	case p.Target == nil:
-		return wrong("Redrive policy does not contain mandatory attribute: deadLetterTargetArn.")
-	case p.Count == nil:
-		return wrong("Redrive policy does not contain mandatory attribute: maxReceiveCount.")
-	}
-	digits := string(p.Count)
-	if unquoted, err := jsontext.AppendUnquote(nil, p.Count); err == nil {
-		digits = string(unquoted)
-	}
-	n, err := strconv.Atoi(digits)
-	if err != nil || n < maxReceivesMin || n > maxReceivesMax {
-		return wrong("Invalid value for maxReceiveCount: " + digits + ", valid values are from 1 to 1000 both inclusive.")
-	}
-	name, ok := c.server.queueOfARN(*p.Target)
-	if !ok {
-		return wrong("Dead letter target does not exist.")
-	}
-	cfg.Redelivery.DeadLetterQueue, cfg.Redelivery.MaxReceives = name, n
-	return nil
-}
-
-// checkDeadLetterQueue checks that the dead-letter queue in cfg, the one of queue
-// name, exists, is of the same kind, and allows it.
-func (c *call) checkDeadLetterQueue(cfg *core.QueueConfig, name string, value text) error {
-	dlq, err := c.client.Queue(contextOfWork(), cfg.Redelivery.DeadLetterQueue)
-	switch {
-	case errors.Is(err, core.ErrNoQueue):
-		return invalid(value, attrRedrive, "Dead letter target does not exist.")
-	case err != nil:
-		return err
-	case (dlq.Config.Kind == core.KindFIFO) != (cfg.Kind == core.KindFIFO):
-		return invalid(value, attrRedrive, "Dead letter target must be of the same type of queue as the source.")
-	}
-	allow, err := parseRedriveAllow(dlq.Config.Attributes[attrRedriveAllow])
-	if err != nil {
-		return nil // it was checked when it was set
-	}
-	if allow.Permission == allowNone || allow.Permission == allowByQueue && !slices.Contains(allow.Sources, c.server.arn(name)) {
-		return invalid(value, attrRedrive, "Queue "+name+" does not have permission to use the target as its dead-letter queue.")
-	}
-	return nil
-}
-
-// The permissions of a RedriveAllowPolicy.
-const (
-	allowEvery      = "allowAll"
-	allowNone       = "denyAll"
-	allowByQueue    = "byQueue"
-	allowSourcesMax = 10
-)
-
-// redriveAllow is a RedriveAllowPolicy.
-type redriveAllow struct {
-	Permission string   `json:"redrivePermission"`
-	Sources    []string `json:"sourceQueueArns"`
-}
-
-// parseRedriveAllow reads a RedriveAllowPolicy; none at all allows every queue.
-func parseRedriveAllow(value string) (redriveAllow, error) {
-	p := redriveAllow{Permission: allowEvery}
-	if value == "" {
-		return p, nil
-	}
-	wrong := func(reason string) error { return invalid(text(value), attrRedriveAllow, reason) }
-	if err := json.Unmarshal([]byte(value), &p); err != nil {
-		return p, wrong("Redrive allow policy is not a valid JSON map.")
-	}
-	switch p.Permission {
-	case allowEvery, allowNone:
-		if len(p.Sources) > 0 {
-			return p, wrong("sourceQueueArns can be given only with redrivePermission byQueue.")
-		}
-	case allowByQueue:
-		if len(p.Sources) == 0 || len(p.Sources) > allowSourcesMax {
-			return p, wrong("redrivePermission byQueue needs 1 to 10 sourceQueueArns.")
-		}
-	default:
-		return p, wrong("redrivePermission must be allowAll, denyAll or byQueue.")
-	}
-	return p, nil
 }

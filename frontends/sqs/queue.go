@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/leasemq/broker/core"
 )
 
@@ -138,11 +140,17 @@ func (c *call) compareConfig(present *core.Queue, wanted core.QueueConfig) error
 	for _, a := range c.params.attributes {
 		name := a.name.view()
 		asked, _ := c.server.attribute(&w, nil, name)
-		if is, _ := c.server.attribute(present, nil, name); is != asked {
+		if is, _ := c.server.attribute(present, nil, name); is != asked && !sameDocument(is, asked) {
 			return fail(faultQueueExists, different, name)
 		}
 	}
 	return nil
+}
+
+// sameDocument tells whether two JSON objects, such as policies, say the same.
+func sameDocument(a, b string) bool {
+	v, w := jsontext.Value(a), jsontext.Value(b)
+	return isJSONObject(a) && isJSONObject(b) && v.Canonicalize() == nil && w.Canonicalize() == nil && string(v) == string(w)
 }
 
 func (c *call) answerQueueURL(action, name string) error {

@@ -105,9 +105,5 @@ func (s *Server) arn(name string) string {
 // queueOfARN returns the queue that an ARN of ours names.
 func (s *Server) queueOfARN(arn string) (name string, ok bool) {
 	parts := strings.Split(arn, ":")
-	if len(parts) != 6 || parts[0] != "arn" || parts[2] != "sqs" ||
-		parts[3] != s.options.Region || parts[4] != s.options.Account || !validQueueName(parts[5]) {
-		return "", false
-	}
-	return parts[5], true
+	return parts[len(parts)-1], isQueueARN(arn) && parts[3] == s.options.Region && parts[4] == s.options.Account
 }
