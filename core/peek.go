@@ -9,24 +9,27 @@ func (c *Client) Peek(_ context.Context, name string, after PeekPos, most int) (
 	var out []Peeked
 	pos := after
 	err := c.engine.with(name, func(q *queue) error {
-		lanes, err := q.peekLanes(after.Place)
-		if err != nil {
-			return err
-		}
-		for _, p := range lanes {
-			from := Seq(0)
-			if p == after.Place {
-				from = after.Seq
+		lanes := []Place{after.Place}
+		for after.Place.Kind != PlaceDelayed && len(lanes) > 0 {
+			for _, p := range lanes {
+				from := Seq(0)
+				if p == after.Place {
+					from = after.Seq
+				}
+				if from == 0 && p.Kind == PlaceTail {
+					from = min(q.state.OldState, q.state.Cursor)
+				}
+				err := q.engine.store.Messages(q.qid, p, from, q.durTail+1, func(s Seq, rec []byte) bool {
+					pos = PeekPos{Place: p, Seq: s + 1}
+					out = q.peeked(out, p, s, rec)
+					return len(out) < most
+				})
+				if err != nil || len(out) >= most {
+					return err
+				}
 			}
-			if from == 0 && p.Kind == PlaceTail {
-				from = min(q.state.OldState, q.state.Cursor)
-			}
-			err = q.engine.store.Messages(q.qid, p, from, q.durTail+1, func(s Seq, rec []byte) bool {
-				pos = PeekPos{Place: p, Seq: s + 1}
-				out = q.peeked(out, p, s, rec)
-				return len(out) < most
-			})
-			if err != nil || len(out) >= most {
+			var err error
+			if lanes, err = q.peekLanes(lanes[len(lanes)-1], most); err != nil {
 				return err
 			}
 		}
@@ -48,15 +51,12 @@ func (c *Client) Peek(_ context.Context, name string, after PeekPos, most int) (
 	return out, pos, nil
 }
 
-// peekLanes returns the lanes from p on, in the order of their places.
-func (q *queue) peekLanes(p Place) ([]Place, error) {
-	if p.Kind == PlaceDelayed {
-		return nil, nil
-	}
-	lanes := []Place{p}
-	err := q.engine.store.Lanes(q.qid, p, func(p Place, _ []byte) bool {
+// peekLanes returns up to most lanes behind p, in the order of their places:
+// there may be many, and each has a message as a rule.
+func (q *queue) peekLanes(p Place, most int) (lanes []Place, err error) {
+	err = q.engine.store.Lanes(q.qid, p, func(p Place, _ []byte) bool {
 		lanes = append(lanes, p)
-		return true
+		return len(lanes) < most
 	})
 	return lanes, err
 }

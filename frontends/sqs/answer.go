@@ -3,6 +3,7 @@ package sqs
 import (
 	"encoding/base64"
 	"strconv"
+	"strings"
 )
 
 // namespace is that of every XML answer.
@@ -10,25 +11,37 @@ const namespace = "http://queue.amazonaws.com/doc/2012-11-05/"
 
 // The content types of answers.
 const (
-	contentJSON = "application/x-amz-json-1.0"
-	contentXML  = "text/xml"
+	contentJSON    = "application/x-amz-json-1.0"
+	contentXML     = "text/xml"
+	contentWrapped = "application/json"
 )
 
 // answer builds the body of an answer in either protocol. Actions describe the
 // answer once: a list is an array in JSON and repeated elements in XML, a map is
 // an object in JSON and elements of Name and Value in XML.
 //
+// Query can be answered in JSON too: wrapped in the objects that the XML elements
+// would be, with maps as arrays of Name and Value, as old clients of AWS know it.
+//
 // The methods of one answer are called in the order of its text; values are
 // written at once.
 type answer struct {
-	b     []byte
-	xml   bool
-	start int // in XML: where the content of the result begins
+	b       []byte
+	xml     bool
+	wrapped bool // JSON of the Query protocol
+	single  bool // wrapped: lists and maps are called what one element of them is
+	start   int  // in XML: where the content of the result begins
 }
 
 // open begins the answer to action.
 func (a *answer) open(action string) {
-	if !a.xml {
+	switch {
+	case a.wrapped:
+		a.openWrapped(action)
+		a.key(action, "Result")
+		a.b = append(a.b, '{')
+		return
+	case !a.xml:
 		a.b = append(a.b, '{')
 		return
 	}
@@ -43,6 +56,9 @@ func (a *answer) open(action string) {
 func (a *answer) close(action, requestID string) {
 	if !a.xml {
 		a.b = append(a.b, '}')
+		if a.wrapped {
+			a.closeWrapped(requestID)
+		}
 		return
 	}
 	if len(a.b) == a.start {
@@ -55,10 +71,27 @@ func (a *answer) close(action, requestID string) {
 
 // void is the answer to an action that has no result.
 func (a *answer) void(action, requestID string) {
-	if a.xml {
+	switch {
+	case a.xml:
 		a.openXML(action)
 		a.closeXML(action, requestID)
+	case a.wrapped:
+		a.openWrapped(action)
+		a.closeWrapped(requestID)
 	}
+}
+
+func (a *answer) openWrapped(action string) {
+	a.b = append(a.b, '{')
+	a.key(action, "Response")
+	a.b = append(a.b, '{')
+}
+
+func (a *answer) closeWrapped(requestID string) {
+	a.key("ResponseMetadata", "")
+	a.b = append(a.b, '{')
+	a.plainField("RequestId", requestID)
+	a.b = append(a.b, "}}}"...)
 }
 
 func (a *answer) openXML(action string) {
@@ -95,11 +128,25 @@ func (a *answer) comma() {
 }
 
 // key writes a JSON member name, which needs no escape.
-func (a *answer) key(name string) {
+func (a *answer) key(name, suffix string) {
 	a.comma()
 	a.b = append(a.b, '"')
 	a.b = append(a.b, name...)
+	a.b = append(a.b, suffix...)
 	a.b = append(a.b, '"', ':')
+}
+
+// plural writes the name of a list or map.
+func (a *answer) plural(name string) {
+	switch {
+	case a.wrapped && a.single:
+		name = strings.TrimSuffix(name, "s")
+	case a.wrapped && name == "Messages": // AWS's own names here
+		name = "messages"
+	case a.wrapped && name == "QueueUrls":
+		name = "queueUrls"
+	}
+	a.key(name, "")
 }
 
 // field writes a string. What is not UTF-8, and in XML what XML cannot say,
@@ -111,7 +158,7 @@ func (a *answer) field(name string, value []byte) {
 		a.endTag(name, "")
 		return
 	}
-	a.key(name)
+	a.key(name, "")
 	a.b = appendQuoted(a.b, value)
 }
 
@@ -129,7 +176,7 @@ func (a *answer) beginPlain(name string) {
 		a.tag(name)
 		return
 	}
-	a.key(name)
+	a.key(name, "")
 	a.b = append(a.b, '"')
 }
 
@@ -148,7 +195,7 @@ func (a *answer) boolField(name string, value bool) {
 		a.endTag(name, "")
 		return
 	}
-	a.key(name)
+	a.key(name, "")
 	a.b = strconv.AppendBool(a.b, value)
 }
 
@@ -162,8 +209,16 @@ func (a *answer) binaryField(name string, value []byte) {
 // beginList begins a list; its elements are items or elements.
 func (a *answer) beginList(name string) {
 	if !a.xml {
-		a.key(name)
+		a.plural(name)
 		a.b = append(a.b, '[')
+	}
+}
+
+// emptyList writes a list without elements, which only wrapped answers show.
+func (a *answer) emptyList(name string) {
+	if a.wrapped {
+		a.plural(name)
+		a.b = append(a.b, "null"...)
 	}
 }
 
@@ -207,8 +262,12 @@ func (a *answer) element(element string, value []byte) {
 // endMap needs to leave the map out if it has none.
 func (a *answer) beginMap(name string) (start int) {
 	start = len(a.b)
-	if !a.xml {
-		a.key(name)
+	switch {
+	case a.wrapped:
+		a.plural(name)
+		a.b = append(a.b, '[')
+	case !a.xml:
+		a.key(name, "")
 		a.b = append(a.b, '{')
 	}
 	return start
@@ -218,8 +277,10 @@ func (a *answer) beginMap(name string) (start int) {
 func (a *answer) endMap(start int) {
 	switch {
 	case a.xml:
-	case a.b[len(a.b)-1] == '{':
+	case a.b[len(a.b)-1] == '{' || a.b[len(a.b)-1] == '[':
 		a.b = a.b[:start]
+	case a.wrapped:
+		a.b = append(a.b, ']')
 	default:
 		a.b = append(a.b, '}')
 	}
@@ -246,8 +307,20 @@ func (a *answer) beginMember(element, name string) {
 		a.b = append(a.b, "</Name><Value>"...)
 		return
 	}
-	a.key(name)
+	if a.wrapped {
+		a.beginPair(name)
+	} else {
+		a.key(name, "")
+	}
 	a.b = append(a.b, '"')
+}
+
+// beginPair begins a member of a map that is an array.
+func (a *answer) beginPair(name string) {
+	a.comma()
+	a.b = append(a.b, '{')
+	a.field("Name", bytesOf(name))
+	a.key("Value", "")
 }
 
 func (a *answer) endMember(element string) {
@@ -257,15 +330,18 @@ func (a *answer) endMember(element string) {
 		return
 	}
 	a.b = append(a.b, '"')
+	if a.wrapped {
+		a.b = append(a.b, '}')
+	}
 }
 
-// tagMember writes a member of the map of tags, which in XML is of Key and Value.
+// tagMember writes a member of the map of tags, which in Query is of Key and Value.
 func (a *answer) tagMember(key, value string) {
-	if a.xml {
-		a.tag("Tag")
+	if a.query() {
+		a.beginItem("Tag")
 		a.field("Key", bytesOf(key))
 		a.field("Value", bytesOf(value))
-		a.endTag("Tag", "")
+		a.endItem("Tag")
 		return
 	}
 	a.comma()
@@ -283,9 +359,14 @@ func (a *answer) beginEntry(element, name string) {
 		a.b = append(a.b, "</Name><Value>"...)
 		return
 	}
-	a.comma()
-	a.b = appendQuoted(a.b, bytesOf(name))
-	a.b = append(a.b, ':', '{')
+	if a.wrapped {
+		a.beginPair(name)
+	} else {
+		a.comma()
+		a.b = appendQuoted(a.b, bytesOf(name))
+		a.b = append(a.b, ':')
+	}
+	a.b = append(a.b, '{')
 }
 
 func (a *answer) endEntry(element string) {
@@ -295,13 +376,32 @@ func (a *answer) endEntry(element string) {
 		return
 	}
 	a.b = append(a.b, '}')
+	if a.wrapped {
+		a.b = append(a.b, '}')
+	}
 }
+
+// query tells whether this is an answer of the Query protocol.
+func (a *answer) query() bool { return a.xml || a.wrapped }
 
 // fail replaces the answer by an error.
 func (a *answer) fail(f *failure, requestID string) {
 	a.b = a.b[:0]
 	w := f.fault.wire()
 	message := f.message
+	if a.query() && f.fault == faultNoQueue {
+		message = noQueueXML
+	}
+	if a.wrapped {
+		a.b = append(a.b, `{"Error":{`...)
+		a.plainField("Code", w.code)
+		a.field("Message", bytesOf(message))
+		a.plainField("Type", w.side())
+		a.b = append(a.b, '}')
+		a.plainField("RequestId", requestID)
+		a.b = append(a.b, '}')
+		return
+	}
 	if !a.xml {
 		namespace := sqsShapes
 		if w.general {
@@ -315,12 +415,9 @@ func (a *answer) fail(f *failure, requestID string) {
 		a.b = append(a.b, '}')
 		return
 	}
-	switch f.fault {
-	case faultUnknownPath:
+	if f.fault == faultUnknownPath {
 		a.b = append(a.b, "<UnknownOperationException/>"...)
 		return
-	case faultNoQueue:
-		message = noQueueXML
 	}
 	a.b = append(a.b, `<?xml version="1.0"?><ErrorResponse xmlns="`+namespace+`"><Error>`...)
 	a.plainField("Type", w.side())

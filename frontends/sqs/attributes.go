@@ -145,7 +145,7 @@ func (c *call) attributeValue(a *attribute) ([]byte, error) {
 func (c *call) decodeBinary(a *attribute) ([]byte, error) {
 	room := c.arena.room(base64.StdEncoding.DecodedLen(len(a.binary)))
 	value, err := base64.StdEncoding.AppendDecode(room, a.binary)
-	if err != nil && c.answer.xml {
+	if err != nil && c.answer.query() {
 		return nil, fail(faultInvalidParameter, "The value of message (user) attribute '%s' is not valid base64.", a.name)
 	}
 	if err != nil {

@@ -116,9 +116,7 @@ func (c *call) serve() (name, code string) {
 			code = c.fail(&failure{fault: faultInternal, message: "The request could not be processed because of an internal error."})
 		}
 	}()
-	if c.isHealthCheck() {
-		c.http.Response.Header.SetContentType("text/plain; charset=utf-8")
-		c.answer.b = append(c.answer.b, "OK"...)
+	if c.health() {
 		return "", ""
 	}
 	name, err := c.dispatch()
@@ -128,10 +126,24 @@ func (c *call) serve() (name, code string) {
 	return name, ""
 }
 
-// isHealthCheck tells whether the request is GET /health, as ElasticMQ and
-// Docker health checks have it.
-func (c *call) isHealthCheck() bool {
-	return (c.http.IsGet() || c.http.IsHead()) && string(c.http.Path()) == "/health" && len(c.http.URI().QueryString()) == 0
+// health answers a health check: GET /health, as ElasticMQ and Docker have it,
+// and that of LocalStack, which lists services. It tells whether it was one.
+func (c *call) health() bool {
+	if !c.http.IsGet() && !c.http.IsHead() || len(c.http.URI().QueryString()) > 0 {
+		return false
+	}
+	h := &c.http.Response.Header
+	switch string(c.http.Path()) {
+	case "/health":
+		h.SetContentType("text/plain; charset=utf-8")
+		c.answer.b = append(c.answer.b, "OK"...)
+	case "/_localstack/health":
+		h.SetContentType(contentWrapped)
+		c.answer.b = append(c.answer.b, `{"services": {"sqs": "running"}}`...)
+	default:
+		return false
+	}
+	return true
 }
 
 // fail turns the answer into an error and returns its code.
@@ -142,7 +154,7 @@ func (c *call) fail(f *failure) string {
 	}
 	c.answer.fail(f, c.id())
 	c.http.SetStatusCode(w.status)
-	if !c.answer.xml {
+	if !c.answer.query() {
 		c.http.Response.Header.Set("x-amzn-query-error", w.code+";"+w.side())
 	}
 	if f.retryAfter > 0 {
@@ -158,9 +170,12 @@ func (c *call) fail(f *failure) string {
 func (c *call) finish() {
 	h := &c.http.Response.Header
 	if len(h.ContentType()) == 0 {
-		if c.answer.xml {
+		switch {
+		case c.answer.xml:
 			h.SetContentType(contentXML)
-		} else {
+		case c.answer.wrapped:
+			h.SetContentType(contentWrapped)
+		default:
 			h.SetContentType(contentJSON)
 		}
 	}

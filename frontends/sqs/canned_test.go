@@ -35,6 +35,10 @@ func (c *cannedCore) Settle(_ context.Context, _ string, s []core.Settlement, er
 	return errs, c.err
 }
 
+func (c *cannedCore) Peek(_ context.Context, _ string, after core.PeekPos, _ int) ([]core.Peeked, core.PeekPos, error) {
+	return nil, after, c.err
+}
+
 func (c *cannedCore) AppendHandle(dst []byte, _ core.Receipt) []byte {
 	return append(dst, "AQAAAAAAAAABAAAAAAAAAAEAAAAAAAAAAAAAAAABAAAAAAABAAAAAUmWAtLQx3h0ZXN0"...)
 }

@@ -289,8 +289,8 @@ func FuzzDecodeQuery(f *testing.F) {
 	})
 }
 
-// FuzzAnswer writes any text into answers of both protocols: parsers find it
-// there again.
+// FuzzAnswer writes any text into answers of both protocols, and of Query in
+// JSON: parsers find it there again.
 func FuzzAnswer(f *testing.F) {
 	for _, s := range []string{"", "x", "<&>\"'", "a\tb\nc\rd", "é😀", "\x00\x1f\x7f", "\xff\xfe", "\xef\xbf\xbe\xef\xbf\xbf", "12345678\"", "12345678<", "]]>", "&#xD;", "\\u0000"} {
 		f.Add([]byte(s))
@@ -306,6 +306,30 @@ func FuzzAnswer(f *testing.F) {
 		}
 		if want := string([]rune(string(value))); fromJSON.Body != want {
 			t.Fatalf("JSON: got %q, want %q", fromJSON.Body, want)
+		}
+		q := answer{wrapped: true}
+		q.open("Test")
+		start := q.beginMap("Things")
+		q.beginEntry("Thing", string(value))
+		q.field("Body", value)
+		q.endEntry("Thing")
+		q.endMap(start)
+		q.close("Test", "id")
+		var wrapped struct {
+			TestResponse struct {
+				TestResult struct {
+					Things []struct {
+						Name  string
+						Value struct{ Body string }
+					}
+				}
+			}
+		}
+		if err := json.Unmarshal(q.b, &wrapped); err != nil || len(wrapped.TestResponse.TestResult.Things) != 1 {
+			t.Fatalf("%s: %v", q.b, err)
+		}
+		if thing := wrapped.TestResponse.TestResult.Things[0]; thing.Name != fromJSON.Body || thing.Value.Body != fromJSON.Body {
+			t.Fatalf("Query in JSON: got %q, want %q", thing, fromJSON.Body)
 		}
 		x := answer{xml: true}
 		x.open("Test")

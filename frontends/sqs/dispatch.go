@@ -53,7 +53,8 @@ func actions() []action {
 func (c *call) dispatch() (name string, err error) {
 	target := c.http.Request.Header.Peek("X-Amz-Target")
 	json := target != nil || bytes.HasPrefix(c.http.Request.Header.ContentType(), []byte("application/x-amz-json"))
-	c.answer.xml = !json
+	c.answer.wrapped = !json && prefersJSON(c.http.Request.Header.Peek("Accept"))
+	c.answer.xml = !json && !c.answer.wrapped
 	if name, err := c.authenticate(); err != nil {
 		return name, err
 	}
@@ -69,6 +70,9 @@ func (c *call) dispatchJSON(target []byte) (string, error) {
 	if !ok || !known || !c.http.IsPost() {
 		return "", notValidHere(string(name))
 	}
+	if isPeekPath(c.http.Path()) {
+		a = peekAction(a)
+	}
 	if a.run == nil {
 		return a.name, notSupported(a.name)
 	}
@@ -83,6 +87,10 @@ func (c *call) dispatchQuery() (string, error) {
 	if err != nil {
 		return "", err
 	}
+	path := c.http.Path()
+	if name == nil && isPeekPath(path) {
+		name = text(peekedAction)
+	}
 	if name == nil {
 		return "", c.noAction()
 	}
@@ -90,10 +98,13 @@ func (c *call) dispatchQuery() (string, error) {
 	if !known {
 		return "", notValidHere(string(name))
 	}
+	if isPeekPath(path) {
+		a = peekAction(a)
+		path = path[len(peekPath):]
+	}
 	if a.run == nil {
 		return a.name, notSupported(a.name)
 	}
-	path := c.http.Path()
 	if a.service && isQueuePath(path) {
 		return a.name, notValidHere(a.name)
 	}
@@ -101,6 +112,20 @@ func (c *call) dispatchQuery() (string, error) {
 		c.params.queueURL = text(path)
 	}
 	return a.name, a.run(c)
+}
+
+// prefersJSON tells whether an Accept header has JSON before anything that XML is.
+func prefersJSON(accept []byte) bool {
+	for kind := range bytes.SplitSeq(accept, []byte{','}) {
+		kind, _, _ = bytes.Cut(kind, []byte{';'})
+		switch string(bytes.ToLower(bytes.TrimSpace(kind))) {
+		case contentWrapped:
+			return true
+		case contentXML, "application/xml", "text/*", "application/*", "*/*":
+			return false
+		}
+	}
+	return false
 }
 
 // decodeQuery reads the parameters in the URL and those in the body.

@@ -11,6 +11,7 @@ type messages interface {
 	Publish(ctx context.Context, name string, msgs []core.Message, out []core.Published) ([]core.Published, error)
 	Receive(ctx context.Context, name string, o core.ReceiveOptions, out []core.Delivery) ([]core.Delivery, error)
 	Settle(ctx context.Context, name string, s []core.Settlement, errs []error) ([]error, error)
+	Peek(ctx context.Context, name string, after core.PeekPos, max int) ([]core.Peeked, core.PeekPos, error)
 	AppendHandle(dst []byte, r core.Receipt) []byte
 }
 

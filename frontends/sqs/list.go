@@ -53,6 +53,8 @@ func (c *call) list(action, member string, names func(ctx context.Context, after
 			a.element("QueueUrl", bytesOf(base+name))
 		}
 		a.endList()
+	} else {
+		a.emptyList(member)
 	}
 	a.close(action, c.id())
 	return nil

@@ -71,6 +71,8 @@ type params struct {
 	accounts       []text // AWSAccountIds
 	grants         []text // Actions, of AddPermission
 	label          text
+	showInvisible  bool // of a peek
+	showDelayed    bool
 	names          []text // AttributeNames and MessageSystemAttributeNames
 	messageNames   []text // MessageAttributeNames
 

@@ -156,6 +156,10 @@ func (p *params) setScalar(name string, value text) bool {
 		p.attemptID = value
 	case "Label":
 		p.label = value
+	case "ShowInvisible":
+		p.showInvisible = value.view() == "true"
+	case "ShowDelayed":
+		p.showDelayed = value.view() == "true"
 	case "MaxResults":
 		p.maxResults, _ = parseInteger(value)
 	case "MaxNumberOfMessages":

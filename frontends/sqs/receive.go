@@ -57,6 +57,8 @@ func receiveMessage(c *call) error {
 			c.writeMessage(&c.deliveries[i], wanted, isFIFO)
 		}
 		c.answer.endList()
+	} else {
+		c.answer.emptyList("Messages")
 	}
 	c.answer.close("ReceiveMessage", c.id())
 	return nil
@@ -167,7 +169,11 @@ func (c *call) writeMessage(d *core.Delivery, wanted systemName, isFIFO bool) {
 	a.b, _ = d.ID.AppendText(a.b) // which never fails
 	a.endPlain("MessageId")
 	a.beginPlain("ReceiptHandle")
-	a.b = c.client.AppendHandle(a.b, d.Receipt)
+	if d.Receipt == (core.Receipt{}) {
+		a.b = append(a.b, peekedHandle...)
+	} else {
+		a.b = c.client.AppendHandle(a.b, d.Receipt)
+	}
 	a.endPlain("ReceiptHandle")
 	body := d.Body
 	if !validText(body) {
