@@ -110,3 +110,20 @@ func TestSDKDeadLetterSources(t *testing.T) {
 	_, err := c.ListDeadLetterSourceQueues(ctx, &sdk.ListDeadLetterSourceQueuesInput{QueueUrl: aws.String("nope")})
 	wantCode(t, err, "AWS.SimpleQueueService.NonExistentQueue")
 }
+
+// A client that puts LocalStack's path into its endpoint looks without receiving.
+func TestSDKPeeks(t *testing.T) {
+	ctx := t.Context()
+	c := newSDK(t, Options{})
+	url := createSDK(t, c, "q", nil)
+	sent := must[*sdk.SendMessageOutput](t)(c.SendMessage(ctx, &sdk.SendMessageInput{QueueUrl: url, MessageBody: aws.String("x")}))
+	peeking := func(o *sdk.Options) { o.BaseEndpoint = aws.String(*o.BaseEndpoint + "/_aws/sqs/messages") }
+	for range 2 {
+		got := must[*sdk.ReceiveMessageOutput](t)(c.ReceiveMessage(ctx, &sdk.ReceiveMessageInput{QueueUrl: url}, peeking)).Messages
+		if len(got) != 1 || *got[0].MessageId != *sent.MessageId || got[0].Attributes["ApproximateReceiveCount"] != "0" {
+			t.Fatalf("peeked %+v", got)
+		}
+	}
+	_, err := c.PurgeQueue(ctx, &sdk.PurgeQueueInput{QueueUrl: url}, peeking)
+	wantCode(t, err, "InvalidAction")
+}
