@@ -187,10 +187,23 @@ func (m *mMessage) blocked(given []*mMessage, now int64) bool {
 	return false
 }
 
+// overflows tells whether q has more than its bounds, and drops messages.
+func (q *mQueue) overflows() bool {
+	c := q.cfg()
+	if !q.exists || c.Overflow != core.OverflowDropOldest {
+		return false
+	}
+	var size int64
+	for _, m := range q.msgs {
+		size += m.size
+	}
+	return c.MaxMessages > 0 && int64(len(q.msgs)) > c.MaxMessages || c.MaxBytes > 0 && size > c.MaxBytes
+}
+
 // deliverable lists what a receive must find at now.
 func (r *rig) deliverable(q *mQueue, now int64) []*mMessage {
 	var out []*mMessage
-	if most := q.cfg().MaxMessages; q.cfg().Overflow == core.OverflowDropOldest && most > 0 && int64(len(q.msgs)) > most {
+	if q.overflows() {
 		return nil // any of them may be gone
 	}
 	for _, m := range q.msgs {

@@ -94,6 +94,9 @@ func (r *rig) lease(m *mMessage, o *core.ReceiveOptions, owner *mOwner, d *core.
 
 // checkOrder checks that m may be given next, after given.
 func (r *rig) checkOrder(q *mQueue, m *mMessage, given []*mMessage, now int64) {
+	if q.overflows() {
+		return // any of them may be gone
+	}
 	var ready []*mMessage
 	for _, n := range q.msgs {
 		if n != m && n.seq != 0 && n.mustBeReady(now) && !n.expired(now) && !r.exhausted(n, now) && !slices.Contains(given, n) && !n.blocked(given, now) {

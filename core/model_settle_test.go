@@ -425,6 +425,7 @@ func (r *rig) drainAll() {
 func (r *rig) freeze(q *mQueue) {
 	info, err := r.n.client.Configure(r.t.Context(), q.name, func(c *core.QueueConfig) error {
 		c.Delay, c.Retention, c.Redelivery = 0, 0, core.Redelivery{}
+		c.MaxMessages, c.MaxBytes = 0, 0
 		return nil
 	})
 	r.wantErr("configure "+q.name, err, nil)

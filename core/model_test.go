@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"testing"
 	"testing/synctest"
@@ -92,6 +93,9 @@ func runModel(t *rapid.T, p profile) {
 			r.note("%s", name)
 			f(t)
 			r.settleDown()
+			if slices.ContainsFunc(r.queues, (*mQueue).overflows) {
+				r.look()
+			}
 		}
 	}
 	actions[""] = func(*rapid.T) {
