@@ -1,5 +1,7 @@
 package core
 
+import "time"
+
 // deadLetterQueue returns the queue that q's messages are dead-lettered to, nil
 // if none is set or it is not there: then they stay.
 func (e *Engine) deadLetterQueue(q *queue) *queue {
@@ -124,11 +126,21 @@ func (q *queue) move(g *group, le *lease, rec []byte, dlq *queue, reason DeadLet
 	if reason == DeadLetterExpired {
 		s.ExpiresAt = 0
 	}
-	d := draft{id: s.ID, counted: recordCounted(rec), at: s.EnqueuedAt}
-	switch dlq.rec.Config.Kind {
+	if dlq.fifo() {
+		s.EnqueuedAt = now
+	}
+	dlq.takeIn(g, &s, recordCounted(rec), 0)
+}
+
+// takeIn puts a message of another queue, changed as s says, into q. On FIFO
+// queues its id becomes its deduplication id. counted is what it counts in bytes;
+// delay is for queues that are not FIFO.
+func (q *queue) takeIn(g *group, s *Stored, counted int64, delay time.Duration) {
+	d := draft{id: s.ID, counted: counted, at: s.EnqueuedAt}
+	switch q.rec.Config.Kind {
 	case KindFIFO:
 		d.lane = Place{Kind: PlaceGroup, N: groupHash(string(s.Group))}
-		s.EnqueuedAt, d.at, s.DedupID = now, now, []byte(s.ID.String())
+		s.DedupID = []byte(s.ID.String())
 	case KindPriority:
 		d.lane = Place{Kind: PlacePriority, N: uint64(PriorityMax - min(s.Priority, PriorityMax))}
 	default:
@@ -136,11 +148,15 @@ func (q *queue) move(g *group, le *lease, rec []byte, dlq *queue, reason DeadLet
 			d.lane = Place{Kind: PlaceGroup, N: groupHash(string(s.Group))}
 		}
 	}
-	d.rec = rerecord(&s, int(d.counted))
-	oldest := dlq.state.OldestAt
-	dlq.put(g, []draft{d})
+	if delay > 0 && !q.fifo() {
+		d.due = q.engine.clock.now() + ceilMS(delay)
+		d.lane = Place{Kind: PlaceDelayed, N: uint64(d.due)}
+	}
+	d.rec = rerecord(s, int(counted))
+	oldest := q.state.OldestAt
+	q.put(g, []draft{d})
 	if oldest != 0 && d.at < oldest {
-		dlq.state.OldestAt = d.at
-		dlq.snapshot(g, &g.slots[dlq.slotIndex])
+		q.state.OldestAt = d.at
+		q.snapshot(g, &g.slots[q.slotIndex])
 	}
 }

@@ -67,6 +67,8 @@ type Engine struct {
 	byName  map[string]*queue
 	loading sync.Mutex // one load at a time
 
+	moves moveTable
+
 	dedupTimer *time.Timer
 	dedupArmed atomic.Bool
 	reapMu     sync.Mutex
@@ -110,6 +112,9 @@ func (e *Engine) start() error {
 	}
 	if err := e.startReaper(); err != nil {
 		return fmt.Errorf("reaper: %w", err)
+	}
+	if err := e.loadMoves(); err != nil {
+		return fmt.Errorf("move tasks: %w", err)
 	}
 	e.background(e.sweep)
 	return nil

@@ -20,3 +20,12 @@ func DecodeRecord(rec []byte) (Stored, error) {
 
 // CountedBytes is what a stored message counts in its queue's bytes.
 func CountedBytes(rec []byte) int64 { return recordCounted(rec) }
+
+// DecodeMoveTask reads what storage keeps of a move task.
+func DecodeMoveTask(b []byte) (MoveTask, error) {
+	t, err := decodeMoveTask(b)
+	if err != nil {
+		return MoveTask{}, err
+	}
+	return t.MoveTask, nil
+}

@@ -193,7 +193,8 @@ func FuzzReceipt(f *testing.F) {
 	})
 }
 
-// FuzzStoredValues: queue state, lane state and deduplication entry.
+// FuzzStoredValues: queue state, lane state, deduplication entry, queue record and
+// move task.
 func FuzzStoredValues(f *testing.F) {
 	full := QueueState{
 		Messages: 1, Bytes: 2, Received: 3, Delayed: 4, Cursor: 5 << 40, DueCursor: 1 << 47, DueSeq: 7,
@@ -204,11 +205,20 @@ func FuzzStoredValues(f *testing.F) {
 		{1},
 		[]byte("\x01{\"name\":\"a\",\"config\":{\"tags\":{\"a\":\"b\"}}}"), full.append(nil), (&QueueState{}).append(nil), laneState{Cursor: 1 << 40, Count: 1 << 62}.append(nil),
 		dedupEntry{seq: 9, id: MessageID{1}, sentAt: 1_700_000_000_000}.append(nil),
+		sampleMoveTask().append(nil), (&moveTask{}).append(nil),
 	} {
 		f.Add(b)
 		f.Add(append(b, 0))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
+		if m, err := decodeMoveTask(b); err == nil {
+			again, err := decodeMoveTask(m.append(nil))
+			if err != nil || again.MoveTask != m.MoveTask || again.source != m.source || again.incarnation != m.incarnation {
+				t.Errorf("move task %+v reads as %+v, %v", m, again, err)
+			}
+		} else if !errors.Is(err, ErrCorrupt) {
+			t.Errorf("move task: %v", err)
+		}
 		if s, err := decodeQueueState(b); err == nil {
 			if again, err := decodeQueueState(s.append(nil)); err != nil || again != s {
 				t.Errorf("queue state %+v reads as %+v, %v", s, again, err)

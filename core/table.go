@@ -292,6 +292,7 @@ func (c *Client) Delete(ctx context.Context, name string) error {
 		q.endIncarnation(g)
 		g.put(Edit{Kind: EditDropName, Key: []byte(name)})
 		g.putSource(name, q.rec.Config.Redelivery.DeadLetterQueue, "")
+		e.moves.forget(g, q.id)
 		done = g.done
 		e.seq.end()
 		e.reapLater(reap{qid: q.qid, few: q.state.Messages <= reapFew, after: done})

@@ -24,6 +24,7 @@ func commands() map[string]func(*call) string {
 		"settle":  settleMany,
 		"advance": advance, "clock": clock, "wall": wall,
 		"restart": restart, "crash": crash,
+		"move": startMove, "moves": moves, "cancel-move": cancelMove, "bury": bury,
 		"session": session, "end": endSession,
 		"tx": tx, "commit": commitTx, "rollback": rollback,
 		"bg": background, "cancel": cancel, "waiting": waiting, "drain": drain, "close": closeEngine,

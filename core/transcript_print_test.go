@@ -120,6 +120,11 @@ func (p *printer) edit(e *core.Edit, now int64) string {
 		core.EditPutReap: "put-reap", core.EditDropReap: "drop-reap", core.EditReapQueue: "reap",
 		core.EditPutRecord: "put-record", core.EditDropRecord: "drop-record",
 	}
+	if e.Kind == core.EditPutRecord {
+		if t, err := core.DecodeMoveTask(e.Value); err == nil {
+			return "put-move " + t.Source + " " + moveTask(&t)
+		}
+	}
 	switch e.Kind {
 	case core.EditPutName, core.EditDropName, core.EditPutRecord, core.EditDropRecord:
 		return names[e.Kind] + " " + string(e.Key)

@@ -26,6 +26,7 @@ const (
 	faultNotInFlight
 	faultPurgeInProgress
 	faultOverLimit
+	faultNotFound
 	faultEmptyBatch
 	faultTooManyEntries
 	faultIDsNotDistinct
@@ -93,6 +94,8 @@ func (f fault) wire() wire {
 		return wire{code: oldCode + "PurgeQueueInProgress", shape: "PurgeQueueInProgress", status: 403}
 	case faultOverLimit:
 		return wire{code: "OverLimit", shape: "OverLimit", status: 403}
+	case faultNotFound:
+		return wire{code: "ResourceNotFoundException", shape: "ResourceNotFoundException", status: 404}
 	}
 	return f.requestWire()
 }
@@ -220,6 +223,10 @@ func coreFaults() []coreFault {
 		{err: core.ErrInvalidName, fault: faultInvalidParameter, message: textQueueName},
 		{err: core.ErrInvalidConfig, fault: faultInvalidAttributeValue},
 		{err: core.ErrInvalidArgument, fault: faultInvalidParameter},
+		{err: core.ErrMoveActive, fault: faultInvalidParameter, message: "There is already a task running. Only one active task is allowed for a source queue arn at a given time."},
+		{err: core.ErrTooManyMoves, fault: faultOverLimit, message: "Too many message move tasks are active."},
+		{err: core.ErrNoMove, fault: faultNotFound, message: "Task does not exist."},
+		{err: core.ErrMoveTarget, fault: faultNotFound, message: "The resource that you specified for the DestinationArn parameter doesn't exist."},
 		{err: core.ErrDeadLetterQueue, fault: faultInvalidParameter, message: "Dead letter target does not exist."},
 		// A request that was cut off by the end of the node.
 		{err: context.Canceled, fault: faultUnavailable, message: "The node is shutting down.", retryAfter: retrySeconds},
