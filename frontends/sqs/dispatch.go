@@ -23,7 +23,7 @@ type action struct {
 func actions() []action {
 	return []action{
 		{name: "AddPermission", run: addPermission},
-		{name: "CancelMessageMoveTask", service: true},
+		{name: "CancelMessageMoveTask", run: cancelMessageMoveTask, service: true},
 		{name: "ChangeMessageVisibility", run: changeMessageVisibility},
 		{name: "ChangeMessageVisibilityBatch", run: changeMessageVisibilityBatch},
 		{name: "CreateQueue", run: createQueue, service: true},
@@ -33,7 +33,7 @@ func actions() []action {
 		{name: "GetQueueAttributes", run: getQueueAttributes},
 		{name: "GetQueueUrl", run: getQueueURL}, // AWS takes it at the path of any queue
 		{name: "ListDeadLetterSourceQueues", run: listDeadLetterSourceQueues},
-		{name: "ListMessageMoveTasks", service: true},
+		{name: "ListMessageMoveTasks", run: listMessageMoveTasks, service: true},
 		{name: "ListQueueTags", run: listQueueTags},
 		{name: "ListQueues", run: listQueues, service: true},
 		{name: "PurgeQueue", run: purgeQueue},
@@ -42,7 +42,7 @@ func actions() []action {
 		{name: "SendMessage", run: sendMessage},
 		{name: "SendMessageBatch", run: sendMessageBatch},
 		{name: "SetQueueAttributes", run: setQueueAttributes},
-		{name: "StartMessageMoveTask", service: true},
+		{name: "StartMessageMoveTask", run: startMessageMoveTask, service: true},
 		{name: "TagQueue", run: tagQueue},
 		{name: "UntagQueue", run: untagQueue},
 	}

@@ -27,9 +27,10 @@ type queues interface {
 	Stats(ctx context.Context, name string) (core.QueueStats, error)
 }
 
-// door is the core as one principal sees it. Both halves are one core.Client;
+// door is the core as one principal sees it. All parts are one core.Client;
 // benchmarks put a canned one in its place.
 type door struct {
 	messages
 	queues
+	moves
 }

@@ -84,7 +84,7 @@ func (s *scanner) scalarParam(key string, p *params) (known bool, err error) {
 	case "WaitTimeSeconds":
 		p.wait, err = s.integer()
 	default:
-		return false, nil
+		return s.moveParam(key, &p.move)
 	}
 	return true, err
 }

@@ -62,6 +62,7 @@ type params struct {
 	maxResults integer
 	max        integer // MaxNumberOfMessages
 	wait       integer // WaitTimeSeconds
+	move       moveParams
 
 	attributes     []pair
 	attributesSent bool

@@ -170,7 +170,7 @@ func (p *params) setScalar(name string, value text) bool {
 		p.attributes = append(p.attributes, pair{name: text("VisibilityTimeout"), value: value, index: -1})
 		p.attributesSent = true
 	default:
-		return false
+		return p.move.set(name, value)
 	}
 	return true
 }

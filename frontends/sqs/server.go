@@ -42,7 +42,7 @@ type Server struct {
 func New(engine *core.Engine, o Options) (*Server, error) {
 	client := func(name string) door {
 		c := engine.Client(core.Principal{Name: name, Origin: core.OriginSQS})
-		return door{messages: c, queues: c}
+		return door{messages: c, queues: c, moves: c}
 	}
 	s, err := newServer(client(""), engine.Now, o)
 	if err != nil {

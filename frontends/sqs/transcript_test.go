@@ -95,7 +95,8 @@ func (l *pipeListener) dial(t testing.TB) net.Conn {
 //	drain                  stops the server
 //
 // A further argument NAME=VALUE of a request is a header. Message ids and receipt
-// handles are shown, and may be written, as [id N] and [handle N].
+// handles are shown, and may be written, as [id N] and [handle N], handles of move
+// tasks as [task N].
 func TestTranscripts(t *testing.T) {
 	startServerDate()
 	paths, err := filepath.Glob("testdata/*.txt")
@@ -140,6 +141,7 @@ type world struct {
 	started map[string]chan string
 	ids     names
 	handles names
+	tasks   names
 }
 
 func (w *world) start() {
@@ -250,7 +252,7 @@ func (w *world) setOption(t *testing.T, a datadriven.CmdArg) {
 // request builds a request: "json Action", "query Action [path]", "get path" or
 // "post path".
 func (w *world) request(kind string, args []string, input string) *http.Request {
-	input = w.handles.resolve(w.ids.resolve(input))
+	input = w.tasks.resolve(w.handles.resolve(w.ids.resolve(input)))
 	method, path, body, header := "POST", "/", input, http.Header{}
 	switch kind {
 	case "json":
@@ -336,12 +338,14 @@ var (
 	uuids      = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 	handleText = regexp.MustCompile(`AQ[A-Za-z0-9_-]{65,}`)
 	sequences  = regexp.MustCompile(`\b0\d{19}\b`)
+	taskText   = regexp.MustCompile(`eyJ0YXNrSWQi[A-Za-z0-9+/]{40,}=*`) // {"taskId"
 )
 
 // anonymous gives names to what is different in each run.
 func (w *world) anonymous(s string) string {
 	s = requestIDs.ReplaceAllString(s, "<RequestId>request</RequestId>")
 	s = uuids.ReplaceAllStringFunc(s, func(id string) string { return w.ids.name("id", id) })
+	s = taskText.ReplaceAllStringFunc(s, func(h string) string { return w.tasks.name("task", h) })
 	s = handleText.ReplaceAllStringFunc(s, func(h string) string { return w.handles.name("handle", h) })
 	return sequences.ReplaceAllString(s, "[sequence]")
 }
@@ -359,18 +363,28 @@ func (n *names) name(kind, value string) string {
 	return fmt.Sprintf("[%s %d]", kind, len(n.seen))
 }
 
-var placeholder = regexp.MustCompile(`\[(id|handle) (\d+)\]`)
+var placeholder = regexp.MustCompile(`\[(id|handle|task) (\d+)\]`)
 
 // resolve puts values back in the place of their names.
 func (n *names) resolve(s string) string {
 	return placeholder.ReplaceAllStringFunc(s, func(p string) string {
 		m := placeholder.FindStringSubmatch(p)
 		i, err := strconv.Atoi(m[2])
-		if err != nil || i > len(n.seen) || (m[1] == "id") != uuids.MatchString(n.seen[i-1]) {
+		if err != nil || i > len(n.seen) || m[1] != kindOf(n.seen[i-1]) {
 			return p
 		}
 		return n.seen[i-1]
 	})
+}
+
+func kindOf(value string) string {
+	switch {
+	case uuids.MatchString(value):
+		return "id"
+	case taskText.MatchString(value):
+		return "task"
+	}
+	return "handle"
 }
 
 // startServerDate makes fasthttp start the goroutine of its Date header, which
