@@ -84,13 +84,20 @@ func (q *queue) starving(c *candidate) bool {
 	return c.index >= 0 && q.rec.Config.Kind == KindStandard && q.leases.slab[c.index].receives > starvingReceives
 }
 
-// nextInOrder goes through returned messages, then due ones, then the lanes.
+// nextInOrder goes through returned messages, then due ones, then the lanes. On
+// standard queues with lanes, due ones take turns with these: a tenant that sends
+// with a delay must not hold up the others.
 func (q *queue) nextInOrder(now int64) (candidate, found) {
 	if q.laned() {
-		if c, f := q.nextDue(); f != foundNone {
+		due, f := q.nextDue()
+		lanesFirst := f == foundOne && q.dueTook && q.rec.Config.Kind == KindStandard
+		if f != foundNone && !lanesFirst {
+			return due, f
+		}
+		if c, f := q.nextInRing(now); f != foundNone || !lanesFirst {
 			return c, f
 		}
-		return q.nextInRing(now)
+		return due, foundOne
 	}
 	if le := q.firstReturned(q.tail); le != nil {
 		return candidate{l: q.tail, index: q.leases.bySeq[le.seq]}, foundOne

@@ -31,7 +31,9 @@ type queue struct {
 	lanes map[Place]*lane // laned queues: all but tail
 	ring  []*lane         // lanes with something to give, in turn
 	turn  bool            // starvation: the tail goes first this time
-	paged sync.Cond       // a page has been taken over
+	// dueTook says that the last message taken was one of the delayed space.
+	dueTook bool
+	paged   sync.Cond // a page has been taken over
 
 	sleeping []sleeper // FIFO lanes whose head is delayed, by time
 

@@ -4,6 +4,7 @@ import "math/rand/v2"
 
 // take removes a candidate from what is ready.
 func (q *queue) take(c *candidate) {
+	q.dueTook = c.l == nil
 	switch {
 	case c.index >= 0 && c.l != nil:
 		c.l.returned.pop()
