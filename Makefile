@@ -10,7 +10,7 @@ GOFUMPT     := mvdan.cc/gofumpt@v0.12.0
 SOURCES     := $(wildcard *.go) $(wildcard cluster cmd configs core e2e frontends plugins storage)
 BENCH_TIME  ?= 10s
 KILLS       ?= 200
-SEEDS       ?= 4000
+SEEDS       ?= 1000
 FUZZ_TIME   ?= 60s
 
 .DEFAULT_GOAL := help

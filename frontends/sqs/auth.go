@@ -45,7 +45,10 @@ func (s *Server) takeKeys(o Options) error {
 // stands for the action in statistics, if anything.
 func (c *call) authenticate() (action string, err error) {
 	if c.server.signed == nil {
-		return "", c.readBody()
+		if err := c.readBody(); err != nil {
+			return "", err
+		}
+		return "", c.sameSite()
 	}
 	uri, h := c.http.URI(), &c.http.Request.Header
 	request := sigv4.Request{
@@ -69,6 +72,17 @@ func (c *call) authenticate() (action string, err error) {
 	}
 	c.client = c.server.clients[id]
 	return "", nil
+}
+
+// sameSite refuses what a browser sends for a page of another site. A request
+// without a signature is all that such a page needs to purge a queue of whoever
+// reads it.
+func (c *call) sameSite() error {
+	switch string(c.http.Request.Header.Peek("Sec-Fetch-Site")) {
+	case "cross-site", "same-site":
+		return fail(faultAccessDenied, "Requests of web pages of other sites are refused unless they are signed.")
+	}
+	return nil
 }
 
 // skipBody gets a short body out of the way of the next request. After a longer

@@ -506,3 +506,23 @@ func TestSDKSigns(t *testing.T) {
 		}
 	}
 }
+
+// TestPagesOfOtherSitesAreRefused: a page needs no script for such a request.
+func TestPagesOfOtherSitesAreRefused(t *testing.T) {
+	address := listen(t, newTestServer(t, newEngine(t), Options{}))
+	for site, want := range map[string]int{"cross-site": 403, "same-site": 403, "same-origin": 200, "none": 200} {
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/?Action=ListQueues", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Sec-Fetch-Site", site)
+		if a, body := exchange(t, conn, bufio.NewReader(conn), r); a.StatusCode != want {
+			t.Errorf("%s: %d %s, want %d", site, a.StatusCode, body, want)
+		}
+	}
+}

@@ -11,8 +11,7 @@ const targetPrefix = "AmazonSQS."
 // action is one of the API's actions.
 type action struct {
 	name string
-	// run validates the parameters, does the work and writes the answer. nil:
-	// not supported yet.
+	// run validates the parameters, does the work and writes the answer.
 	run func(c *call) error
 	// service says that the action names no queue, so that Query does not take
 	// it at the path of one.
@@ -73,9 +72,6 @@ func (c *call) dispatchJSON(target []byte) (string, error) {
 	if isPeekPath(c.http.Path()) {
 		a = peekAction(a)
 	}
-	if a.run == nil {
-		return a.name, notSupported(a.name)
-	}
 	if err := decodeJSON(c.body, &c.arena, &c.params); err != nil {
 		return a.name, err
 	}
@@ -101,9 +97,6 @@ func (c *call) dispatchQuery() (string, error) {
 	if isPeekPath(path) {
 		a = peekAction(a)
 		path = path[len(peekPath):]
-	}
-	if a.run == nil {
-		return a.name, notSupported(a.name)
 	}
 	if a.service && isQueuePath(path) {
 		return a.name, notValidHere(a.name)
@@ -155,8 +148,4 @@ func (c *call) noAction() error {
 
 func notValidHere(action string) error {
 	return fail(faultUnknownAction, "The action %s is not valid for this endpoint.", action)
-}
-
-func notSupported(action string) error {
-	return fail(faultUnknownAction, "The action %s is not supported by this server.", action)
 }

@@ -32,7 +32,7 @@ func NewNoop(o Options) (*Server, error) {
 		} else if name == "CreateQueue" || name == "GetQueueUrl" {
 			_ = c.answerQueueURL(name, "noop")
 		} else {
-			c.fail(asFailure(notSupported(name)))
+			c.fail(fail(faultUnknownAction, "The action %s is not supported by this server.", name))
 		}
 		c.finish()
 		c.reset()
