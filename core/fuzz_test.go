@@ -46,6 +46,9 @@ func FuzzDecodeRecord(f *testing.F) {
 	for _, rec := range sampleRecords() {
 		f.Add(rec)
 		f.Add(rec[:len(rec)-5])
+		liar := bytes.Clone(rec)
+		copy(liar[36:], "\xff\xff\xff\xff") // what it counts in bytes
+		f.Add(liar)
 	}
 	f.Fuzz(func(t *testing.T, rec []byte) {
 		kept := bytes.Clone(rec)

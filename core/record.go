@@ -102,7 +102,8 @@ func rerecord(s *Stored, counted int) []byte {
 	if s.DeadLetter.Reason != DeadLetterNone {
 		flags = recordDeadLetter
 	}
-	b := make([]byte, 0, recordHeaderBytes+counted+len(s.Group)+len(s.DedupID)+len(s.ContentType)+
+	// counted is not asked: it is what a record says of itself.
+	b := make([]byte, 0, recordHeaderBytes+len(s.Body)+len(s.Group)+len(s.DedupID)+len(s.ContentType)+
 		len(s.TraceParent)+len(s.DeadLetter.Source)+len(s.attributes)+40)
 	b = appendRecordHeader(b, flags, s.Priority, s.Origin, s.EnqueuedAt, s.ExpiresAt, s.ID, counted)
 	b = appendBytes(b, s.Group)
