@@ -8,7 +8,7 @@ import (
 
 // SetReturnedMax bounds how many returned messages a lane keeps in memory. It is
 // called before the engine is used.
-func SetReturnedMax(e *Engine, n int) { e.returnedMax = n }
+func SetReturnedMax(e *Engine, n int) { e.returnedMax.Store(int64(n)) }
 
 // Audit compares what memory says of each loaded queue with what memory says
 // elsewhere. Nothing may be in progress.

@@ -47,7 +47,7 @@ type Engine struct {
 	uncleanTerm uint32 // the last term that ended by a crash
 	windowBytes atomic.Int64
 	dedup       dedupFilter
-	returnedMax int // returned messages of a lane in memory; smaller in tests
+	returnedMax atomic.Int64 // returned messages of a lane in memory; smaller in tests
 
 	draining  chan struct{}
 	drainOnce sync.Once
@@ -82,8 +82,9 @@ func Open(o Options) (*Engine, error) {
 	e := &Engine{
 		store: o.Store, log: o.Logger, boot: o.Boot, windowMax: o.WindowBytes,
 		draining: make(chan struct{}), failed: make(chan struct{}), closing: make(chan struct{}),
-		returnedMax: returnedMax, byName: make(map[string]*queue), reapWake: make(chan struct{}, 1),
+		byName: make(map[string]*queue), reapWake: make(chan struct{}, 1),
 	}
+	e.returnedMax.Store(returnedMax)
 	if e.log == nil {
 		e.log = slog.Default()
 	}

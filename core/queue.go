@@ -135,7 +135,7 @@ func (q *queue) loadState(r Ref, ms MessageState, now int64) {
 	l := q.laneOf(r.Place)
 	ready := ms.VisibleAt <= now || ms.Flags&StateSession != 0
 	// Beyond the cursor a page would take what is not known for new.
-	if ready && l != nil && r.Seq < l.pos && (l.spill != 0 || l.back >= q.engine.returnedMax) {
+	if ready && l != nil && r.Seq < l.pos && (l.spill != 0 || int64(l.back) >= q.engine.returnedMax.Load()) {
 		if l.spill == 0 {
 			l.spill = r.Seq
 		}
