@@ -202,6 +202,7 @@ func wireCases() []wireCase {
 }
 
 func TestSignaturesOnTheWire(t *testing.T) {
+	defer ranCases.note(t)
 	address := listen(t, newTestServer(t, newEngine(t), guarded()))
 	for protocol, start := range map[string]func() signedCall{"json": callJSON, "query": callQuery} {
 		for _, tc := range wireCases() {
@@ -249,6 +250,7 @@ func TestSignaturesOnTheWire(t *testing.T) {
 
 // The action of a JSON request is in a header: it must be signed.
 func TestUnsignedActionIsRefused(t *testing.T) {
+	defer ranCases.note(t)
 	address := listen(t, newTestServer(t, newEngine(t), guarded()))
 	c := callJSON()
 	c.target = ""
@@ -266,6 +268,7 @@ func TestUnsignedActionIsRefused(t *testing.T) {
 }
 
 func TestPresignedGET(t *testing.T) {
+	defer ranCases.note(t)
 	address := listen(t, newTestServer(t, newEngine(t), guarded()))
 	for name, tc := range map[string]struct {
 		before func(*signedCall)
@@ -344,6 +347,7 @@ func TestLargeBodyOfAStrangerIsNotRead(t *testing.T) {
 }
 
 func TestHealthNeedsNoSignature(t *testing.T) {
+	defer ranCases.note(t)
 	address := listen(t, newTestServer(t, newEngine(t), guarded()))
 	a, err := http.Get("http://" + address + "/health")
 	if err != nil {
@@ -356,6 +360,7 @@ func TestHealthNeedsNoSignature(t *testing.T) {
 }
 
 func TestOptionsOfSignatures(t *testing.T) {
+	defer ranCases.note(t)
 	o := guarded()
 	o.RefuseSessionTokens, o.SigningRegion = true, "eu-west-3"
 	address := listen(t, newTestServer(t, newEngine(t), o))
@@ -474,6 +479,7 @@ func TestRequestsUseTheClientOfTheirKey(t *testing.T) {
 }
 
 func TestSDKSigns(t *testing.T) {
+	defer ranCases.note(t)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -509,6 +515,7 @@ func TestSDKSigns(t *testing.T) {
 
 // TestPagesOfOtherSitesAreRefused: a page needs no script for such a request.
 func TestPagesOfOtherSitesAreRefused(t *testing.T) {
+	defer ranCases.note(t)
 	address := listen(t, newTestServer(t, newEngine(t), Options{}))
 	for site, want := range map[string]int{"cross-site": 403, "same-site": 403, "same-origin": 200, "none": 200} {
 		conn, err := net.Dial("tcp", address)
@@ -524,5 +531,27 @@ func TestPagesOfOtherSitesAreRefused(t *testing.T) {
 		if a, body := exchange(t, conn, bufio.NewReader(conn), r); a.StatusCode != want {
 			t.Errorf("%s: %d %s, want %d", site, a.StatusCode, body, want)
 		}
+	}
+}
+
+// TestUnsignedBodyIsTakenOverTLS: the connection keeps the body as it was sent.
+func TestUnsignedBodyIsTakenOverTLS(t *testing.T) {
+	defer ranCases.note(t)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	serverTLS, clientTLS := testCertificate(t)
+	s := newTestServer(t, newEngine(t), guarded())
+	serve(t, s, tls.NewListener(ln, serverTLS))
+	conn, err := tls.Dial("tcp", ln.Addr().String(), clientTLS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	c := callJSON()
+	c.hash = "UNSIGNED-PAYLOAD"
+	if a, body := exchange(t, conn, bufio.NewReader(conn), c.signed(t, ln.Addr().String())); a.StatusCode != 200 {
+		t.Errorf("got %d %s", a.StatusCode, body)
 	}
 }

@@ -186,6 +186,7 @@ func TestValidNumber(t *testing.T) {
 }
 
 func TestDigestsOfAWS(t *testing.T) {
+	defer ranCases.note(t)
 	// Recorded from AWS, and computed by its SDKs.
 	c := newCall(&Server{})
 	c.params.one.attributes = []attribute{

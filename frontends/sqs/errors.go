@@ -256,8 +256,9 @@ func asFailure(err error) *failure {
 	return &failure{fault: faultInternal, message: "The request could not be processed because of an internal error.", cause: err}
 }
 
-// settleFailure is asFailure for an error about the receipt handle.
-func settleFailure(err error, handle text) *failure {
+// settleFailure is asFailure for an error about what e asks of its message.
+func settleFailure(err error, e *entry) *failure {
+	handle := e.handle
 	switch {
 	case errors.Is(err, core.ErrBadReceipt):
 		return fail(faultReceiptHandle, `The input receipt handle "%s" is not a valid receipt handle.`, handle)
@@ -265,6 +266,9 @@ func settleFailure(err error, handle text) *failure {
 		return invalid(handle, "ReceiptHandle", "The receipt handle has expired.")
 	case errors.Is(err, core.ErrNoMessage):
 		return invalid(handle, "ReceiptHandle", "Message does not exist or is not available for visibility timeout change.")
+	case errors.Is(err, core.ErrInvalidArgument) && e.visibility.isSet():
+		// Its own bounds were checked before.
+		return invalid(e.visibility.sent, "VisibilityTimeout", "Total VisibilityTimeout for the message is beyond the limit [43200 seconds].")
 	}
 	return asFailure(err)
 }

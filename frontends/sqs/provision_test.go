@@ -62,6 +62,7 @@ func with(a, b map[string]string) map[string]string {
 // What a tool that provisions queues has set reads back as it was sent, so that a
 // second apply finds nothing to do.
 func TestProvisioningSettlesAfterOneApply(t *testing.T) {
+	defer ranCases.note(t)
 	c := newSDK(t, Options{})
 	createSDK(t, c, "dlq", nil)
 	for name, tc := range provisioned() {

@@ -44,7 +44,7 @@ func (c *call) settleOne(name string, do core.SettleAction) error {
 		return err
 	}
 	if err := c.errs[0]; err != nil {
-		return settleFailure(err, e.handle)
+		return settleFailure(err, e)
 	}
 	c.answer.void(name, c.id())
 	return nil
@@ -75,7 +75,7 @@ func (c *call) settleBatch(name string, do core.SettleAction) error {
 	for i := range c.results {
 		r := &c.results[i]
 		if r.failure == nil && c.errs[r.sent] != nil {
-			r.failure = settleFailure(c.errs[r.sent], c.params.entries[i].handle)
+			r.failure = settleFailure(c.errs[r.sent], &c.params.entries[i])
 		}
 	}
 	c.writeBatch(name, func(*result) {})
@@ -95,7 +95,7 @@ func settlement(e *entry, do core.SettleAction) (core.Settlement, error) {
 		s.Delay = time.Duration(e.visibility.n) * time.Second
 	}
 	if len(e.handle) == 0 || len(e.handle) > receiptHandleMax {
-		return s, settleFailure(core.ErrBadReceipt, e.handle)
+		return s, settleFailure(core.ErrBadReceipt, e)
 	}
 	return s, nil
 }

@@ -104,7 +104,8 @@ func TestTranscripts(t *testing.T) {
 		t.Fatalf("no transcripts: %v", err)
 	}
 	for _, path := range paths {
-		t.Run(strings.TrimSuffix(filepath.Base(path), ".txt"), func(t *testing.T) {
+		name := strings.TrimSuffix(filepath.Base(path), ".txt")
+		ranCases.run(t, "transcript "+name, name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { runTranscript(t, path) })
 		})
 	}
@@ -133,6 +134,7 @@ type world struct {
 	t       *testing.T
 	options Options
 	engine  *core.Engine
+	fails   error // what a canned core answers, in the place of engine
 	ln      *pipeListener
 	cancel  context.CancelFunc
 	served  chan error
@@ -145,7 +147,13 @@ type world struct {
 }
 
 func (w *world) start() {
-	s, err := New(w.engine, w.options)
+	var s *Server
+	var err error
+	if w.fails != nil {
+		s, err = newServer(door{messages: &cannedCore{err: w.fails}, queues: &cannedCore{}}, time.Now().UnixMilli, w.options)
+	} else {
+		s, err = New(w.engine, w.options)
+	}
 	if err != nil {
 		w.t.Fatal(err)
 	}

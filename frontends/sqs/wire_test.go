@@ -102,28 +102,14 @@ func inBubble(t *testing.T, o Options, f func(t *testing.T, dial func() net.Conn
 	})
 }
 
-func TestBadHTTPIsAnswered(t *testing.T) {
-	big := strings.Repeat("x", readBufferBytes)
+// TestOddHTTPIsServed: what is refused is in httpErrorCases.
+func TestOddHTTPIsServed(t *testing.T) {
 	cases := []struct {
 		name, request string
 		status        int
 		holds         string // in the body
 		closes        bool
 	}{
-		{"garbage", "\x00\x01\x02\r\n\r\n", 400, "<Code>MalformedHttpRequest</Code>", true},
-		{"words", "HELO sqs\r\n\r\n", 400, "<Code>MalformedHttpRequest</Code>", true},
-		{"a TLS hello", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400, "<Code>MalformedHttpRequest</Code>", true},
-		{"negative length", "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: -1\r\n\r\n", 400, "<Code>MalformedHttpRequest</Code>", true},
-		{"two lengths", "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxx", 400, "<Code>MalformedHttpRequest</Code>", true},
-		{"long header", "GET / HTTP/1.1\r\nHost: h\r\nX: " + big + "\r\n\r\n", 431, "<Code>RequestHeadersTooLarge</Code>", true},
-		{"1 GB announced, JSON", "POST / HTTP/1.1\r\nHost: h\r\nX-Amz-Target: AmazonSQS.SendMessage\r\nContent-Length: 1073741824\r\n\r\n", 413, `"__type":"com.amazon.coral.service#RequestEntityTooLargeException"`, true},
-		{"1 GB announced, Query", "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1073741824\r\n\r\n", 413, "<Code>RequestEntityTooLarge</Code>", true},
-		{"the mark of a large body", "POST / HTTP/1.1\r\nHost: h\r\ntoo large: 1\r\ntoo:large: 1\r\n\r\n", 400, "<Code>MissingAction</Code>", false},
-		{"no target", "POST / HTTP/1.1\r\nHost: h\r\nContent-Type: application/x-amz-json-1.0\r\nContent-Length: 2\r\n\r\n{}", 400, "UnknownOperationException", false},
-		{"other service", "POST / HTTP/1.1\r\nHost: h\r\nX-Amz-Target: DynamoDB_20120810.ListTables\r\nContent-Length: 2\r\n\r\n{}", 400, "UnknownOperationException", false},
-		{"GET with a target", "GET / HTTP/1.1\r\nHost: h\r\nX-Amz-Target: AmazonSQS.ListQueues\r\n\r\n", 400, "UnknownOperationException", false},
-		{"other method", "DELETE /000000000000/q HTTP/1.1\r\nHost: h\r\n\r\n", 404, "<UnknownOperationException/>", false},
-		{"broken chunks", "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400, "<Code>MalformedHttpRequest</Code>", true},
 		{"chunks", "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n11\r\nAction=ListQueues\r\n0\r\n\r\n", 200, "<ListQueuesResult/>", false},
 		{"HTTP/1.0", "GET /?Action=ListQueues HTTP/1.0\r\n\r\n", 200, "<ListQueuesResult/>", true},
 		{"continue", "POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 17\r\n\r\nAction=ListQueues", 100, "", false},
@@ -216,6 +202,7 @@ func TestIdleConnectionIsClosed(t *testing.T) {
 // A response that fasthttp holds back for the next pipelined request must not
 // wait for a long poll.
 func TestPipelinedAnswerDoesNotWaitForALongPoll(t *testing.T) {
+	defer ranCases.note(t)
 	inBubble(t, Options{AutoCreate: true}, func(t *testing.T, dial func() net.Conn) {
 		conn := dial()
 		br := bufio.NewReader(conn)
@@ -310,6 +297,7 @@ func TestLargestBatchFits(t *testing.T) {
 }
 
 func TestVanishedLongPollTakesNoLease(t *testing.T) {
+	defer ranCases.note(t)
 	for _, over := range []string{"tcp", "tls"} {
 		for _, how := range []string{"close", "reset"} {
 			t.Run(over+" "+how, func(t *testing.T) { testVanished(t, over == "tls", how == "reset") })
@@ -442,6 +430,7 @@ func testCertificate(t testing.TB) (server, client *tls.Config) {
 }
 
 func TestQueueURLSaysHTTPSOverTLS(t *testing.T) {
+	defer ranCases.note(t)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -594,6 +583,7 @@ func (l *lockedWriter) Write(b []byte) (int, error) {
 
 // What came by another wire, or through the core, is shown as SQS can show it.
 func TestMessagesOfOtherWires(t *testing.T) {
+	defer ranCases.note(t)
 	engine := newEngine(t)
 	client := engine.Client(core.Principal{})
 	if _, _, err := client.Declare(t.Context(), "q", core.DefaultQueueConfig(core.KindStandard)); err != nil {
@@ -699,6 +689,7 @@ func TestLongValuesAreNotEchoed(t *testing.T) {
 // TestPoliciesAreBounded sends policies at the limit of AWS and one beyond. What
 // is kept as it was sent stays in memory while its queue is in use.
 func TestPoliciesAreBounded(t *testing.T) {
+	defer ranCases.note(t)
 	address := listen(t, newTestServer(t, newEngine(t), Options{}))
 	conn, err := net.Dial("tcp", address)
 	if err != nil {

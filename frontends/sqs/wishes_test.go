@@ -49,6 +49,7 @@ func (p *peer) mustDo(t *testing.T, action string, in, out any) {
 // Receivers that ask at the same time are never given one group at once, and its
 // messages come in order.
 func TestOneGroupIsGivenToOneReceiverAtATime(t *testing.T) {
+	defer ranCases.note(t)
 	const messages, receivers = 40, 8
 	dial := dialer(t, newTestServer(t, newEngine(t), Options{}))
 	p := dial()
@@ -99,6 +100,7 @@ func TestOneGroupIsGivenToOneReceiverAtATime(t *testing.T) {
 
 // Any number of long polls holds up nobody else, on their queue or another.
 func TestParkedPollsHoldNobodyUp(t *testing.T) {
+	defer ranCases.note(t)
 	inBubble(t, Options{}, func(t *testing.T, dial func() net.Conn) {
 		newPeer := func() *peer {
 			c := dial()
@@ -136,6 +138,7 @@ func TestParkedPollsHoldNobodyUp(t *testing.T) {
 // A queue that is deleted, purged and created again under its senders and
 // receivers costs them no more than an error that says so.
 func TestQueuesComeAndGoUnderTheirUsers(t *testing.T) {
+	defer ranCases.note(t)
 	dial := dialer(t, newTestServer(t, newEngine(t), Options{RelaxedLimits: true}))
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
@@ -179,6 +182,7 @@ func TestQueuesComeAndGoUnderTheirUsers(t *testing.T) {
 
 // A group with a deep backlog is read as any other: nothing walks through it.
 func TestDeepGroupIsReadInSteps(t *testing.T) {
+	defer ranCases.note(t)
 	const backlog, batch = 20_000, 100
 	engine := newEngine(t)
 	client := engine.Client(core.Principal{})
@@ -257,6 +261,7 @@ func (r *restartable) start() *peer {
 // What was deleted from a dead-letter queue stays deleted, and what was set stays
 // set, when the node starts again.
 func TestRestartForgetsAndRevivesNothing(t *testing.T) {
+	defer ranCases.note(t)
 	r := &restartable{t: t, fs: vfs.NewMem()}
 	p := r.start()
 	p.mustDo(t, "CreateQueue", map[string]any{"QueueName": "dlq", "tags": map[string]string{"a": "1", "b": "2"}}, nil)
@@ -321,6 +326,7 @@ func TestRestartForgetsAndRevivesNothing(t *testing.T) {
 
 // Both protocols are understood on one connection, whatever a client sends next.
 func TestProtocolsShareAConnection(t *testing.T) {
+	defer ranCases.note(t)
 	p := dialer(t, newTestServer(t, newEngine(t), Options{}))()
 	for range 3 {
 		p.mustDo(t, "CreateQueue", map[string]any{"QueueName": "q"}, nil)
@@ -337,5 +343,74 @@ func TestProtocolsShareAConnection(t *testing.T) {
 				t.Errorf("answered %d %s, %v", a.StatusCode, body, err)
 			}
 		}
+	}
+}
+
+// A receipt handle that was given before a restart deletes its message after it.
+func TestHandlesOutliveARestart(t *testing.T) {
+	defer ranCases.note(t)
+	r := &restartable{t: t, fs: vfs.NewMem()}
+	p := r.start()
+	p.mustDo(t, "CreateQueue", map[string]any{"QueueName": "q"}, nil)
+	if err := p.Send("q", []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	m, ok, err := p.Receive("q", 5*time.Second)
+	if err != nil || !ok {
+		t.Fatalf("received %v, %v", ok, err)
+	}
+	r.stop()
+	p = r.start()
+	defer func() { r.stop() }()
+	if err := p.Ack(m); err != nil {
+		t.Fatal(err)
+	}
+	var got struct{ Attributes map[string]string }
+	p.mustDo(t, "GetQueueAttributes", map[string]any{"QueueUrl": "q", "AttributeNames": []string{"All"}}, &got)
+	if a := got.Attributes; a["ApproximateNumberOfMessages"] != "0" || a["ApproximateNumberOfMessagesNotVisible"] != "0" {
+		t.Errorf("the message is still there: %v", a)
+	}
+}
+
+// A standard queue has so many messages in flight and no more: a receive that does
+// not wait is told so, one that waits finds nothing.
+func TestInFlightLimit(t *testing.T) {
+	defer ranCases.note(t)
+	const batch = 1000
+	engine := newEngine(t)
+	client := engine.Client(core.Principal{})
+	if _, _, err := client.Declare(t.Context(), "q", core.DefaultQueueConfig(core.KindStandard)); err != nil {
+		t.Fatal(err)
+	}
+	msgs := make([]core.Message, batch)
+	for i := range msgs {
+		msgs[i] = core.Message{Body: []byte("x"), Delay: -1}
+	}
+	for n := 0; n <= core.InFlightMax; n += batch {
+		if _, err := client.Publish(t.Context(), "q", msgs, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var last core.Receipt
+	for n := 0; n < core.InFlightMax; {
+		got, err := client.Receive(t.Context(), "q", core.ReceiveOptions{Max: batch, Visibility: time.Hour, Wait: 5 * time.Second}, nil)
+		if err != nil || len(got) == 0 {
+			t.Fatalf("received %d messages after %d, %v", len(got), n, err)
+		}
+		n += len(got)
+		last = got[0].Receipt
+	}
+	p := dialer(t, newTestServer(t, engine, Options{}))()
+	if _, ok, err := p.Receive("q", 0); ok || err == nil || !strings.Contains(err.Error(), "403") || !strings.Contains(err.Error(), "OverLimit") {
+		t.Errorf("a receive that does not wait: %v, %v", ok, err)
+	}
+	if _, ok, err := p.Receive("q", time.Second); ok || err != nil {
+		t.Errorf("a receive that waits: %v, %v", ok, err)
+	}
+	if _, err := client.Settle(t.Context(), "q", []core.Settlement{{Receipt: last, Action: core.SettleDelete}}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok, err := p.Receive("q", 0); !ok || err != nil {
+		t.Errorf("a receive after a delete: %v, %v", ok, err)
 	}
 }
