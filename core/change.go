@@ -14,7 +14,7 @@ const (
 	EditDropQueue     EditKind = 6  // QID: the queue record and the queue state
 	EditPutName       EditKind = 7  // QID; Key: the queue's name
 	EditDropName      EditKind = 8  // Key
-	EditPutQueueState EditKind = 9  // QID; Value: EncodeQueueState
+	EditPutQueueState EditKind = 9  // QID; Value: of the core
 	EditPutLane       EditKind = 10 // QID, Place; Value: EncodeLaneState
 	EditDropLane      EditKind = 11 // QID, Place
 	EditPutDedup      EditKind = 12 // QID; Minute; Key: 16-byte hash; Value: EncodeDedup

@@ -47,7 +47,7 @@ func FuzzDecodeRecord(f *testing.F) {
 		f.Add(rec)
 		f.Add(rec[:len(rec)-5])
 		liar := bytes.Clone(rec)
-		copy(liar[36:], "\xff\xff\xff\xff") // what it counts in bytes
+		copy(liar[26:], "\xff\xff\xff\xff") // what it counts in bytes
 		f.Add(liar)
 	}
 	f.Fuzz(func(t *testing.T, rec []byte) {
@@ -76,7 +76,14 @@ func FuzzDecodeRecord(f *testing.F) {
 		if got := attributesOf(&again); !reflect.DeepEqual(got, attributes) {
 			t.Fatalf("attributes %v, were %v", got, attributes)
 		}
-		s.attributes, again.attributes = nil, nil // the encoding of a length may be longer than needed
+		// The encoding of a length may be longer than needed, and a name may be empty
+		// instead of not there.
+		s.attributes, again.attributes = nil, nil
+		for _, name := range []*[]byte{&s.Group, &s.DedupID, &s.ContentType, &s.TraceParent, &again.Group, &again.DedupID, &again.ContentType, &again.TraceParent} {
+			if len(*name) == 0 {
+				*name = nil
+			}
+		}
 		if !reflect.DeepEqual(again, s) {
 			t.Fatalf("written again it is\n%+v\nand was\n%+v", again, s)
 		}
@@ -89,13 +96,14 @@ func FuzzDecodeRecord(f *testing.F) {
 // FuzzMessageRecord: a message reads as it was sent.
 func FuzzMessageRecord(f *testing.F) {
 	f.Add([]byte("body"), "group", "dedup", "text/plain", "name", "String", []byte("value"), byte(4), int64(1), int64(2))
-	f.Add([]byte{}, "", "", "", "", "", []byte{}, byte(0), int64(0), int64(-1))
+	f.Add([]byte{}, "", "", "", "", "", []byte{}, byte(0), int64(0), int64(recordTimeMax))
 	f.Fuzz(func(t *testing.T, body []byte, group, dedup, contentType, name, kind string, value []byte, priority byte, at, expires int64) {
 		m := Message{
 			Body: body, Group: group, DedupID: dedup, ContentType: contentType, Priority: priority, TraceParent: name,
 			Attributes: []Attribute{{Name: name, Type: kind, Value: value}, {Kind: AttributeSystem, Name: kind}},
 		}
 		id := NewMessageID()
+		at, expires = min(max(at, 0), recordTimeMax), min(max(expires, 0), recordTimeMax)
 		rec := appendRecord(nil, &m, id, m.countedBytes(), at, expires)
 		if len(rec) > m.recordBytes(m.countedBytes()) {
 			t.Errorf("record of %d bytes, room was made for %d", len(rec), m.recordBytes(m.countedBytes()))
@@ -249,6 +257,30 @@ func FuzzStoredValues(f *testing.F) {
 			}
 		} else if !errors.Is(err, ErrCorrupt) {
 			t.Errorf("queue record: %v", err)
+		}
+	})
+}
+
+// FuzzQueueState: the state of a queue reads as it was written, and what does not
+// decode says that it is corrupt.
+func FuzzQueueState(f *testing.F) {
+	const term = 7 << 40
+	f.Add([]byte{}, int64(0), int64(0), int64(0), int64(0), uint64(0), uint64(0), uint64(0), uint64(0), uint64(0), uint64(0), int64(0))
+	f.Add([]byte{queueStateVersion, 16, 1}, int64(12), int64(2400), int64(3), int64(1), uint64(term+9), uint64(1_700_000_000_000), uint64(term+12),
+		uint64(term+2), uint64(44), uint64(term+4096), int64(1_700_000_000_000))
+	f.Add([]byte{queueStateVersion, 0xff, 0xff, 3}, int64(1), int64(1), int64(1), int64(1), uint64(term), uint64(1), uint64(term), uint64(term),
+		uint64(1), uint64(6<<40), int64(1))
+	f.Fuzz(func(t *testing.T, stored []byte, messages, size, received, delayed int64, cursor, dueCursor, dueSeq, oldState, ordinal, watermark uint64, oldest int64) {
+		const seqMax = 1<<63 - 1
+		s := QueueState{
+			Messages: messages, Bytes: size, Received: received, Delayed: delayed, Cursor: Seq(cursor & seqMax), DueCursor: dueCursor,
+			DueSeq: Seq(dueSeq & seqMax), OldState: Seq(oldState & seqMax), Ordinal: ordinal, Watermark: Seq(watermark & seqMax), OldestAt: oldest,
+		}
+		if got, err := decodeQueueState(s.append(nil)); got != s || err != nil {
+			t.Fatalf("written and read\n%+v, %v\nand was\n%+v", got, err, s)
+		}
+		if _, err := decodeQueueState(stored); err != nil && !errors.Is(err, ErrCorrupt) {
+			t.Fatalf("error does not wrap ErrCorrupt: %v", err)
 		}
 	})
 }

@@ -9,7 +9,7 @@ import (
 // Every stored value opens with a version byte.
 const (
 	queueRecordVersion = 1
-	queueStateVersion  = 1
+	queueStateVersion  = 2
 	laneStateVersion   = 1
 	dedupVersion       = 1
 )
@@ -59,31 +59,71 @@ type QueueState struct {
 	OldestAt  int64  // no live message was enqueued before it, milliseconds; 0: empty
 }
 
+// fields are what is stored, most of them as they are. A sequence is stored as
+// its distance from the cursor, which is small.
+func (s *QueueState) fields() [queueStateFields]uint64 {
+	return [...]uint64{
+		uint64(s.Messages), uint64(s.Bytes), uint64(s.Received), uint64(s.Delayed), uint64(s.Cursor), s.DueCursor,
+		s.Ordinal, uint64(s.OldestAt), away(s.OldState, s.Cursor), away(s.Watermark, s.Cursor), away(s.DueSeq, s.Cursor),
+	}
+}
+
+const queueStateFields = 11
+
+// away is how far s is from base, a small number for a short way in either
+// direction, and 0 for no sequence at all. back is s again.
+func away(s, base Seq) uint64 {
+	if s == 0 {
+		return 0
+	}
+	d := int64(s - base)
+	return 1 + (uint64(d<<1) ^ uint64(d>>63))
+}
+
+func back(v uint64, base Seq) Seq {
+	if v == 0 {
+		return 0
+	}
+	v--
+	return base + (Seq(v>>1) ^ -Seq(v&1))
+}
+
+// append appends the version, a bit for each field that is not 0 (uvarint), and
+// those fields (uvarints): it is the record that is written most.
 func (s *QueueState) append(b []byte) []byte {
-	b = append(b, queueStateVersion)
-	for _, v := range [...]uint64{
-		uint64(s.Messages), uint64(s.Bytes), uint64(s.Received), uint64(s.Delayed),
-		uint64(s.Cursor), s.DueCursor, uint64(s.DueSeq), uint64(s.OldState), s.Ordinal, uint64(s.Watermark), uint64(s.OldestAt),
-	} {
-		b = binary.AppendUvarint(b, v)
+	fields, there := s.fields(), uint64(0)
+	for i, v := range fields {
+		if v != 0 {
+			there |= 1 << i
+		}
+	}
+	b = binary.AppendUvarint(append(b, queueStateVersion), there)
+	for _, v := range fields {
+		if v != 0 {
+			b = binary.AppendUvarint(b, v)
+		}
 	}
 	return b
 }
 
 func decodeQueueState(b []byte) (QueueState, error) {
 	r := reader{b: b}
-	if r.byte() != queueStateVersion {
+	version, there := r.byte(), r.uvarint()
+	var f [queueStateFields]uint64
+	for i := range f {
+		if there&(1<<i) != 0 {
+			f[i] = r.uvarint()
+		}
+	}
+	if r.bad || version != queueStateVersion || there>>queueStateFields != 0 {
 		return QueueState{}, fmt.Errorf("queue state: %w", ErrCorrupt)
 	}
-	s := QueueState{
-		Messages: int64(r.uvarint()), Bytes: int64(r.uvarint()), Received: int64(r.uvarint()), Delayed: int64(r.uvarint()),
-		Cursor: Seq(r.uvarint()), DueCursor: r.uvarint(), DueSeq: Seq(r.uvarint()), OldState: Seq(r.uvarint()),
-		Ordinal: r.uvarint(), Watermark: Seq(r.uvarint()), OldestAt: int64(r.uvarint()),
-	}
-	if r.bad {
-		return QueueState{}, fmt.Errorf("queue state: %w", ErrCorrupt)
-	}
-	return s, nil
+	cursor := Seq(f[4])
+	return QueueState{
+		Messages: int64(f[0]), Bytes: int64(f[1]), Received: int64(f[2]), Delayed: int64(f[3]), Cursor: cursor, DueCursor: f[5],
+		Ordinal: f[6], OldestAt: int64(f[7]),
+		OldState: back(f[8], cursor), Watermark: back(f[9], cursor), DueSeq: back(f[10], cursor),
+	}, nil
 }
 
 // laneState is stored for each lane but the tail lane; it exists while the lane

@@ -9,22 +9,30 @@ import (
 
 // A message record is what is stored for a message, and what a window holds:
 //
-//	0  version (1)
-//	1  flags: recordDeadLetter
+//	0  version (2)
+//	1  flags: which of the optional fields are there
 //	2  priority
 //	3  origin
-//	4  enqueue time, milliseconds, 8 bytes big endian
-//	12 expiry, milliseconds, 8 bytes, 0: none
-//	20 message id, 16 bytes
-//	36 size, 4 bytes: what the message counts in the queue's bytes
-//	40 length-prefixed (uvarint): group, dedup id, content type, traceparent
-//	   if recordDeadLetter: reason (1), first time (8), prior receives (uvarint), source
-//	   attribute count (uvarint); each: kind (1), name, type, value
+//	4  enqueue time, milliseconds, 6 bytes big endian
+//	10 message id, 16 bytes
+//	26 size, 4 bytes: what the message counts in the queue's bytes
+//	30 recordExpires: expiry, milliseconds, 6 bytes
+//	   recordNames: group, dedup id, content type, traceparent, each with its length (uvarint)
+//	   recordDeadLetter: reason (1), first time (8), prior receives (uvarint), source
+//	   recordAttributes: their count (uvarint); each: kind (1), name, type, value
 //	   body: the rest
 const (
-	recordVersion     = 1
-	recordDeadLetter  = 1 << 0
-	recordHeaderBytes = 40
+	recordVersion     = 2
+	recordHeaderBytes = 30
+	recordTimeBytes   = 6
+)
+
+// Flags of a record.
+const (
+	recordDeadLetter = 1 << iota
+	recordExpires
+	recordNames
+	recordAttributes
 )
 
 // NewMessageID returns a random (version 4) id.
@@ -65,18 +73,56 @@ func (m *Message) countedBytes() int {
 
 // recordBytes is at least the length of m's record.
 func (m *Message) recordBytes(counted int) int {
-	return recordHeaderBytes + counted + len(m.Group) + len(m.DedupID) + len(m.ContentType) +
+	return recordHeaderBytes + recordTimeBytes + counted + len(m.Group) + len(m.DedupID) + len(m.ContentType) +
 		len(m.TraceParent) + 5*4 + 5 + 16*len(m.Attributes)
+}
+
+// recordHead is what a record begins with.
+type recordHead struct {
+	flags, priority       byte
+	origin                Origin
+	enqueuedAt, expiresAt int64
+	id                    MessageID
+	counted               int
+}
+
+// flagIf is flag if there is something to keep.
+func flagIf(there bool, flag byte) byte {
+	if there {
+		return flag
+	}
+	return 0
+}
+
+// append appends the head, whose flags say what follows it.
+func (h *recordHead) append(b []byte) []byte {
+	b = append(b, recordVersion, h.flags|flagIf(h.expiresAt != 0, recordExpires), h.priority, byte(h.origin))
+	b = appendTime(b, h.enqueuedAt)
+	b = append(b, h.id[:]...)
+	b = binary.BigEndian.AppendUint32(b, uint32(h.counted))
+	if h.expiresAt != 0 {
+		b = appendTime(b, h.expiresAt)
+	}
+	return b
 }
 
 // appendRecord appends the record of m.
 func appendRecord(b []byte, m *Message, id MessageID, counted int, enqueuedAt, expiresAt int64) []byte {
-	b = appendRecordHeader(b, 0, m.Priority, m.Origin, enqueuedAt, expiresAt, id, counted)
-	b = appendString(b, m.Group)
-	b = appendString(b, m.DedupID)
-	b = appendString(b, m.ContentType)
-	b = appendString(b, m.TraceParent)
-	b = binary.AppendUvarint(b, uint64(len(m.Attributes)))
+	h := recordHead{
+		priority: m.Priority, origin: m.Origin, enqueuedAt: enqueuedAt, expiresAt: expiresAt, id: id, counted: counted,
+		flags: flagIf(len(m.Group)+len(m.DedupID)+len(m.ContentType)+len(m.TraceParent) > 0, recordNames) |
+			flagIf(len(m.Attributes) > 0, recordAttributes),
+	}
+	b = h.append(b)
+	if h.flags&recordNames != 0 {
+		b = appendString(b, m.Group)
+		b = appendString(b, m.DedupID)
+		b = appendString(b, m.ContentType)
+		b = appendString(b, m.TraceParent)
+	}
+	if h.flags&recordAttributes != 0 {
+		b = binary.AppendUvarint(b, uint64(len(m.Attributes)))
+	}
 	for i := range m.Attributes {
 		a := &m.Attributes[i]
 		b = append(b, byte(a.Kind))
@@ -87,49 +133,64 @@ func appendRecord(b []byte, m *Message, id MessageID, counted int, enqueuedAt, e
 	return append(b, m.Body...)
 }
 
-func appendRecordHeader(b []byte, flags, priority byte, origin Origin, enqueuedAt, expiresAt int64, id MessageID, counted int) []byte {
-	b = append(b, recordVersion, flags, priority, byte(origin))
-	b = binary.BigEndian.AppendUint64(b, uint64(enqueuedAt))
-	b = binary.BigEndian.AppendUint64(b, uint64(expiresAt))
-	b = append(b, id[:]...)
-	return binary.BigEndian.AppendUint32(b, uint32(counted))
-}
-
 // rerecord is the record of s in another queue: what changes are the enqueue
 // time, the expiry, the dedup id and the dead-letter fields.
 func rerecord(s *Stored, counted int) []byte {
-	flags := byte(0)
-	if s.DeadLetter.Reason != DeadLetterNone {
-		flags = recordDeadLetter
+	names := len(s.Group) + len(s.DedupID) + len(s.ContentType) + len(s.TraceParent)
+	h := recordHead{
+		priority: s.Priority, origin: s.Origin, enqueuedAt: s.EnqueuedAt, expiresAt: s.ExpiresAt, id: s.ID,
+		counted: counted, // not asked: it is what a record says of itself
+		flags: flagIf(names > 0, recordNames) | flagIf(s.attributeCount > 0, recordAttributes) |
+			flagIf(s.DeadLetter.Reason != DeadLetterNone, recordDeadLetter),
 	}
-	// counted is not asked: it is what a record says of itself.
-	b := make([]byte, 0, recordHeaderBytes+len(s.Body)+len(s.Group)+len(s.DedupID)+len(s.ContentType)+
-		len(s.TraceParent)+len(s.DeadLetter.Source)+len(s.attributes)+40)
-	b = appendRecordHeader(b, flags, s.Priority, s.Origin, s.EnqueuedAt, s.ExpiresAt, s.ID, counted)
-	b = appendBytes(b, s.Group)
-	b = appendBytes(b, s.DedupID)
-	b = appendBytes(b, s.ContentType)
-	b = appendBytes(b, s.TraceParent)
-	if flags&recordDeadLetter != 0 {
+	b := h.append(make([]byte, 0, recordHeaderBytes+len(s.Body)+names+len(s.DeadLetter.Source)+len(s.attributes)+50))
+	if h.flags&recordNames != 0 {
+		b = appendBytes(b, s.Group)
+		b = appendBytes(b, s.DedupID)
+		b = appendBytes(b, s.ContentType)
+		b = appendBytes(b, s.TraceParent)
+	}
+	if h.flags&recordDeadLetter != 0 {
 		b = append(b, byte(s.DeadLetter.Reason))
 		b = binary.BigEndian.AppendUint64(b, uint64(s.DeadLetter.FirstAt))
 		b = binary.AppendUvarint(b, uint64(s.PriorReceives))
 		b = appendString(b, s.DeadLetter.Source)
 	}
-	b = binary.AppendUvarint(b, uint64(s.attributeCount))
+	if h.flags&recordAttributes != 0 {
+		b = binary.AppendUvarint(b, uint64(s.attributeCount))
+	}
 	b = append(b, s.attributes...)
 	return append(b, s.Body...)
 }
 
+// recordTimeMax is in the year 10889. What is later is never.
+const recordTimeMax = 1<<(8*recordTimeBytes) - 1
+
+func appendTime(b []byte, ms int64) []byte {
+	ms = min(max(ms, 0), recordTimeMax)
+	return append(b, byte(ms>>40), byte(ms>>32), byte(ms>>24), byte(ms>>16), byte(ms>>8), byte(ms))
+}
+
+func recordTime(b []byte) int64 {
+	return int64(binary.BigEndian.Uint16(b))<<32 | int64(binary.BigEndian.Uint32(b[2:]))
+}
+
 // recordEnqueuedAt, recordExpiresAt and recordCounted read fixed fields of a
 // record that decodeRecord accepted or this process made.
-func recordEnqueuedAt(rec []byte) int64 { return int64(binary.BigEndian.Uint64(rec[4:])) }
-func recordExpiresAt(rec []byte) int64  { return int64(binary.BigEndian.Uint64(rec[12:])) }
-func recordCounted(rec []byte) int64    { return int64(binary.BigEndian.Uint32(rec[36:])) }
+func recordEnqueuedAt(rec []byte) int64 { return recordTime(rec[4:]) }
+func recordCounted(rec []byte) int64    { return int64(binary.BigEndian.Uint32(rec[26:])) }
+
+// recordExpiresAt is 0 for a message that does not expire by itself.
+func recordExpiresAt(rec []byte) int64 {
+	if rec[1]&recordExpires == 0 {
+		return 0
+	}
+	return recordTime(rec[recordHeaderBytes:])
+}
 
 // checkRecord tells whether the fixed part of a stored record can be read.
 func checkRecord(rec []byte) error {
-	if len(rec) < recordHeaderBytes {
+	if len(rec) < recordHeaderBytes || rec[1]&recordExpires != 0 && len(rec) < recordHeaderBytes+recordTimeBytes {
 		return fmt.Errorf("message record of %d bytes: %w", len(rec), ErrCorrupt)
 	}
 	if rec[0] != recordVersion {
@@ -145,17 +206,25 @@ func decodeRecord(rec []byte, s *Stored) error {
 	}
 	*s = Stored{
 		Seq: s.Seq, Priority: rec[2], Origin: Origin(rec[3]),
-		EnqueuedAt: recordEnqueuedAt(rec), ExpiresAt: recordExpiresAt(rec), ID: MessageID(rec[20:36]),
+		EnqueuedAt: recordEnqueuedAt(rec), ExpiresAt: recordExpiresAt(rec), ID: MessageID(rec[10:26]),
 	}
 	r := reader{b: rec[recordHeaderBytes:]}
-	s.Group, s.DedupID, s.ContentType, s.TraceParent = r.bytes(), r.bytes(), r.bytes(), r.bytes()
+	if rec[1]&recordExpires != 0 {
+		r.take(recordTimeBytes)
+	}
+	if rec[1]&recordNames != 0 {
+		s.Group, s.DedupID, s.ContentType, s.TraceParent = r.bytes(), r.bytes(), r.bytes(), r.bytes()
+	}
 	if rec[1]&recordDeadLetter != 0 {
 		s.DeadLetter.Reason = DeadLetterReason(r.byte())
 		s.DeadLetter.FirstAt = int64(r.uint64())
 		s.PriorReceives = r.uvarint32()
 		s.DeadLetter.Source = string(r.bytes())
 	}
-	count := r.uvarint()
+	count := uint64(0)
+	if rec[1]&recordAttributes != 0 {
+		count = r.uvarint()
+	}
 	if count > AttributesMax {
 		return fmt.Errorf("message record with %d attributes: %w", count, ErrCorrupt)
 	}

@@ -8,7 +8,7 @@ package core
 // data.
 type Store interface {
 	Catalog
-	// QueueState returns EncodeQueueState's bytes for q, nil if there are none.
+	// QueueState returns what EditPutQueueState stored for q, nil if there is nothing.
 	QueueState(q QID) ([]byte, error)
 	// Message returns a copy of the record at r, nil if there is none.
 	Message(r Ref) ([]byte, error)

@@ -21,6 +21,7 @@ import (
 var (
 	ErrLocked      = errors.New("directory is in use by another process, or by another database of this one")
 	ErrNewerFormat = errors.New("database was written by a newer version")
+	ErrOlderFormat = errors.New("database was written before the first release")
 	ErrForeign     = errors.New("directory holds a database of another program")
 )
 
@@ -69,7 +70,7 @@ var (
 
 // Open opens the database in o.Dir, or makes one. When it returns, the term of
 // Boot is durable, and until Close the database counts as not cleanly closed.
-// Errors wrap ErrLocked, ErrNewerFormat, ErrForeign or core.ErrCorrupt where
+// Errors wrap ErrLocked, ErrNewerFormat, ErrOlderFormat, ErrForeign or core.ErrCorrupt where
 // that is the reason.
 func Open(o Options) (*DB, core.Boot, error) {
 	o = o.withDefaults()
@@ -241,11 +242,13 @@ func (d *DB) checkFormat() (fresh bool, err error) {
 		version, err = decodeNumber(append([]byte{formatVersion}, v[1:5]...), "format record", formatVersion)
 		return err
 	})
-	if err != nil || version > 0 && version <= FormatVersion {
+	switch {
+	case err != nil || version >= formatVersionMin && version <= FormatVersion:
 		return false, err
-	}
-	if version > FormatVersion {
+	case version > FormatVersion:
 		return false, fmt.Errorf("%w: its format is %d, this binary knows up to %d", ErrNewerFormat, version, FormatVersion)
+	case version > 0:
+		return false, fmt.Errorf("%w: its format is %d, this binary knows %d and later", ErrOlderFormat, version, formatVersionMin)
 	}
 	it, err := d.pebble.NewIter(nil)
 	if err != nil {

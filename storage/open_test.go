@@ -178,20 +178,29 @@ func TestPositionAndTimeGoOnAfterAReopen(t *testing.T) {
 	}
 }
 
-func TestNewerFormatIsRefusedAndLeftAlone(t *testing.T) {
-	fs := vfs.NewMem()
-	d, _ := mustOpen(t, Options{FS: fs})
-	v := append(appendNumber(nil, 2, FormatVersion+1), "more that a later version may say"...)
-	if err := d.pebble.Set([]byte(keyFormat), v, pebble.Sync); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		_, _, err := Open(Options{FS: fs, Dir: "data", Logger: quiet()})
-		if !errors.Is(err, ErrNewerFormat) || !strings.Contains(err.Error(), "its format is 2, this binary knows up to 1") {
-			t.Errorf("got %v", err)
+func TestUnknownFormatIsRefusedAndLeftAlone(t *testing.T) {
+	for _, c := range []struct {
+		format uint32
+		err    error
+		says   string
+	}{
+		{FormatVersion + 1, ErrNewerFormat, "its format is 3, this binary knows up to 2"},
+		{formatVersionMin - 1, ErrOlderFormat, "its format is 1, this binary knows 2 and later"},
+	} {
+		fs := vfs.NewMem()
+		d, _ := mustOpen(t, Options{FS: fs})
+		v := append(appendNumber(nil, 2, c.format), "more that a later version may say"...)
+		if err := d.pebble.Set([]byte(keyFormat), v, pebble.Sync); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			_, _, err := Open(Options{FS: fs, Dir: "data", Logger: quiet()})
+			if !errors.Is(err, c.err) || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("format %d: got %v", c.format, err)
+			}
 		}
 	}
 }

@@ -8,8 +8,12 @@ import (
 )
 
 // FormatVersion is the version of what FORMAT.md describes. A database with a
-// higher one is refused.
-const FormatVersion = 1
+// higher one is refused, and so is one below formatVersionMin, which no release
+// has written.
+const (
+	FormatVersion    = 2
+	formatVersionMin = 2
+)
 
 // Each value opens with a version byte. Those of messages, queues, lanes and
 // deduplication entries are the core's.
