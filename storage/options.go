@@ -44,8 +44,12 @@ const (
 	bloomBitsPerKey        = 10
 	baseLevelBytesMax      = 256 << 20
 	compactionsMax         = 4
-	compactionL0Threshold  = 8
 	compactionL0StopWrites = 36
+	// Level 0 is compacted at eight layers (Pebble counts twice what it has). Each
+	// compaction writes again what lives just then, and drops what has died since
+	// the one before: with four layers total write amplification of messages that
+	// live five seconds is 3.7 instead of 3.2.
+	compactionL0Threshold = 16
 	// Messages at rest stay in level 0, where a busy queue's tables are stacked
 	// higher. Their number must not start compactions, which would be those of
 	// the busy queue, one after each flush: with Pebble's 500 tables of 2 MiB,
