@@ -240,6 +240,37 @@ func TestACancellationHoldsThroughACrash(t *testing.T) {
 	})
 }
 
+// TestATaskEndsAfterItsTime: it counts from the start of the task, whatever
+// processes have worked on it.
+func TestATaskEndsAfterItsTime(t *testing.T) {
+	onNode(t, new(node), func(t *testing.T, n *node) {
+		declareAll(t, n, "to")
+		publish(t, n, numbered(0, 10)...)
+		startMoveOf(t, n, core.MoveOptions{Source: "q", Destination: "to", Rate: 1})
+		time.Sleep(1500 * time.Millisecond)
+		n.engine.HoldProducers(core.ErrDiskFull) // moves wait for room
+		time.Sleep(core.MoveTimeMax / 2)
+		n.close()
+		n.open()
+		n.engine.HoldProducers(core.ErrDiskFull)
+		time.Sleep(core.MoveTimeMax/2 - 10*time.Second)
+		if got := newestMove(t, n, "q"); got.State != core.MoveRunning {
+			t.Errorf("before its time is over the task is %+v", got)
+		}
+		time.Sleep(20 * time.Second)
+		n.engine.HoldProducers(nil)
+		time.Sleep(time.Minute)
+		got := newestMove(t, n, "q")
+		if got.State != core.MoveFailed || got.Failure != core.MoveFailureTime {
+			t.Errorf("the task ends as %+v", got)
+		}
+		seen := map[string]int{}
+		if left, moved := count(t, n, "q", seen), count(t, n, "to", seen); left == 0 || int64(moved) != got.Moved || len(seen) != 10 {
+			t.Errorf("%d messages are left and %d moved, the task says %d", left, moved, got.Moved)
+		}
+	})
+}
+
 // TestActiveMoveTasksAreLimited: tasks that have ended make room, those of a
 // deleted source too, and a restart counts the same.
 func TestActiveMoveTasksAreLimited(t *testing.T) {

@@ -71,7 +71,8 @@ func (r *moveRun) batch() int {
 	return max(1, r.Rate*int(moveTick/time.Millisecond)/1000)
 }
 
-// goesOn tells whether there is more to do. A cancellation ends the task here.
+// goesOn tells whether there is more to do. A cancellation ends the task here, and
+// so does its age.
 func (r *moveRun) goesOn() bool {
 	if r.engine.stopped() {
 		return false
@@ -81,8 +82,12 @@ func (r *moveRun) goesOn() bool {
 		r.finish(MoveCancelled, MoveFailureNone)
 		return false
 	default:
-		return true
 	}
+	if r.engine.clock.now()-r.StartedAt >= MoveTimeMax.Milliseconds() {
+		r.finish(MoveFailed, MoveFailureTime)
+		return false
+	}
+	return true
 }
 
 func (r *moveRun) pause(d time.Duration) {

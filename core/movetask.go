@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"time"
 )
 
 // MoveState says where a move task stands. The numbers are stored.
@@ -30,6 +31,7 @@ const (
 	MoveFailureKind          MoveFailure = 3 // one of source and destination is FIFO, the other is not
 	MoveFailureFull          MoveFailure = 4 // the destination refuses more messages
 	MoveFailureUnreadable    MoveFailure = 5 // storage could not read a message
+	MoveFailureTime          MoveFailure = 6 // it had not ended after MoveTimeMax
 )
 
 // MoveTask describes a task that moves messages from one queue to others.
@@ -54,9 +56,10 @@ func (t *MoveTask) left() int64 { return t.ToMove - t.Moved - t.Expired }
 
 // Bounds of move tasks.
 const (
-	MoveRateMax    = 500 // messages a second that may be asked for
-	MoveTasksKept  = 10  // tasks of a source that are remembered
-	MoveTasksMax   = 100 // active tasks of a node
+	MoveRateMax    = 500            // messages a second that may be asked for
+	MoveTasksKept  = 10             // tasks of a source that are remembered
+	MoveTasksMax   = 100            // active tasks of a node
+	MoveTimeMax    = 36 * time.Hour // that a task may take, restarts included
 	moveTaskPrefix = "move/"
 )
 
@@ -102,7 +105,7 @@ func decodeMoveTask(b []byte) (*moveTask, error) {
 	t.Rate, t.StartedAt = int(r.uvarint32()), int64(r.uvarint())
 	t.ToMove, t.Moved, t.Expired = int64(r.uvarint()), int64(r.uvarint()), int64(r.uvarint())
 	t.Source, t.Destination = string(r.bytes()), string(r.bytes())
-	if r.bad || len(r.b) != 0 || t.State > MoveFailed || t.Failure > MoveFailureUnreadable || t.Rate > MoveRateMax {
+	if r.bad || len(r.b) != 0 || t.State > MoveFailed || t.Failure > MoveFailureTime || t.Rate > MoveRateMax {
 		return nil, fmt.Errorf("move task: %w", ErrCorrupt)
 	}
 	return t, nil

@@ -38,7 +38,7 @@ func TestUnknownMoveTasksAreRefused(t *testing.T) {
 	for name, b := range map[string][]byte{
 		"a newer version": with(func(b []byte) []byte { b[0] = 2; return b }),
 		"a newer state":   with(func(b []byte) []byte { b[1] = byte(MoveFailed) + 1; return b }),
-		"a newer failure": with(func(b []byte) []byte { b[2] = byte(MoveFailureUnreadable) + 1; return b }),
+		"a newer failure": with(func(b []byte) []byte { b[2] = byte(MoveFailureTime) + 1; return b }),
 		"bytes too many":  with(func(b []byte) []byte { return append(b, 0) }),
 		"a rate":          tooFast.append(nil),
 	} {

@@ -34,7 +34,7 @@ func moves(c *call) string {
 
 func moveTask(t *core.MoveTask) string {
 	states := []string{"running", "completed", "cancelling", "cancelled", "failed"}
-	failures := []string{"", " no-destination", " no-origin", " kind", " full", " unreadable"}
+	failures := []string{"", " no-destination", " no-origin", " kind", " full", " unreadable", " time"}
 	out := fmt.Sprintf("%s%s moved=%d/%d", states[t.State], failures[t.Failure], t.Moved, t.ToMove)
 	if t.Expired != 0 {
 		out += fmt.Sprintf(" expired=%d", t.Expired)

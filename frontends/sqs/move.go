@@ -283,6 +283,8 @@ func moveFailureCode(f core.MoveFailure) string {
 		return faultUnsupported.wire().code
 	case core.MoveFailureFull:
 		return faultOverLimit.wire().code
+	case core.MoveFailureTime:
+		return faultTimeout.wire().code
 	}
 	return faultInternal.wire().code
 }
