@@ -14,7 +14,7 @@ import (
 // engine decides. The tap reads it while the driver goes on.
 type book struct {
 	mu       sync.Mutex
-	parcels  map[core.MessageID]*parcel
+	parcels  map[core.MessageID]*parcel // by each id that it has had
 	order    []*parcel
 	endTried map[string]bool // queues that were purged or deleted, or may have been
 	txs      map[int]*txPlan
@@ -24,12 +24,13 @@ type book struct {
 // parcel is one message of the driver.
 type parcel struct {
 	msg    core.Message
-	sentAt int64    // milliseconds
-	queue  string   // that it was sent to
-	tx     int      // 0: none
-	dropOK bool     // its deletion has been asked for
-	lost   bool     // it was refused, a duplicate, or cut off by a crash, or is gone: it must not come
-	buried core.Ref // where its deletion was answered
+	ids    []core.MessageID // that move tasks have given it
+	sentAt int64            // milliseconds
+	queue  string           // that it was sent to
+	tx     int              // 0: none
+	dropOK bool             // its deletion has been asked for
+	lost   bool             // it was refused, a duplicate, or cut off by a crash, or is gone: it must not come
+	buried core.Ref         // where its deletion was answered
 
 	at          core.Ref // where it was last delivered
 	floor       uint32   // receives there
@@ -111,13 +112,17 @@ func (b *book) mayEnd(queue string) {
 func (b *book) justify(c *core.Change, before *ledger) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	moved := map[core.MessageID]*core.Edit{}
+	moved := map[*parcel]*core.Edit{}
+	tasks, err := movesOf(c)
+	if err != nil {
+		return err
+	}
 	for i := range c.Edits {
 		e := &c.Edits[i]
 		var err error
 		switch e.Kind {
 		case core.EditPutMessage:
-			err = b.justifyPut(e, before, moved)
+			err = b.justifyPut(e, before, moved, tasks)
 		case core.EditDropMessage:
 			err = b.justifyDrop(c, i, before, moved)
 		case core.EditDropQueue:
@@ -129,22 +134,35 @@ func (b *book) justify(c *core.Change, before *ledger) error {
 			return fmt.Errorf("edit %d of kind %d on %v: %w", i, e.Kind, e.Ref, err)
 		}
 	}
+	for _, m := range tasks {
+		if err := m.checkCount(before); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
-func (b *book) justifyPut(e *core.Edit, before *ledger, moved map[core.MessageID]*core.Edit) error {
+func (b *book) justifyPut(e *core.Edit, before *ledger, moved map[*parcel]*core.Edit, tasks map[core.QID]*sourceMoves) error {
 	s, err := core.DecodeRecord(bytes.Clone(e.Value))
 	if err != nil {
 		return err
 	}
 	p := b.parcels[s.ID]
-	if p == nil || p.lost {
+	isNew := p == nil
+	if isNew {
+		p = b.ofBody(&s)
+	}
+	if p == nil || p.lost || isNew && moved[p] == nil {
 		return fmt.Errorf("message %v must not come: sent %t", s.ID, p != nil)
 	}
 	if err := p.sameAs(&s); err != nil {
 		return err
 	}
-	from := moved[s.ID]
+	from := moved[p]
+	delete(moved, p) // it may be put once
+	if isNew {
+		return b.justifyMoved(p, &s, e, from, before, tasks)
+	}
 	if from == nil {
 		if name := before.shelf(e.QID).name; name != "" && name != p.queue {
 			return fmt.Errorf("sent to %s, stored in %s", p.queue, name)
@@ -166,7 +184,7 @@ func (b *book) justifyPut(e *core.Edit, before *ledger, moved map[core.MessageID
 	return nil
 }
 
-func (b *book) justifyDrop(c *core.Change, i int, before *ledger, moved map[core.MessageID]*core.Edit) error {
+func (b *book) justifyDrop(c *core.Change, i int, before *ledger, moved map[*parcel]*core.Edit) error {
 	e := &c.Edits[i]
 	s := before.shelf(e.QID)
 	m := s.bodies[e.Ref]
@@ -177,8 +195,9 @@ func (b *book) justifyDrop(c *core.Change, i int, before *ledger, moved map[core
 		if c.Edits[j].Kind != core.EditPutMessage {
 			continue
 		}
-		if to, err := core.DecodeRecord(bytes.Clone(c.Edits[j].Value)); err == nil && to.ID == m.id {
-			moved[m.id] = e
+		to, err := core.DecodeRecord(bytes.Clone(c.Edits[j].Value))
+		if p := b.parcels[m.id]; err == nil && (to.ID == m.id || b.parcels[to.ID] == nil && b.ofBody(&to) == p) {
+			moved[p] = e
 			return nil
 		}
 	}

@@ -28,6 +28,8 @@ func (w *world) step() {
 		w.revive()
 	case n < 171:
 		w.churn(w.anyYard())
+	case n < 191:
+		w.move(w.chance(60))
 	default:
 		w.operate(w.chance(70))
 	}

@@ -284,6 +284,7 @@ func (w *world) checkIdle(yards ...*yard) {
 }
 
 func (w *world) look(y *yard) error {
+	before := w.tap.submitted()
 	st, err := w.client.Stats(context.Background(), y.name)
 	if err != nil {
 		return err
@@ -293,8 +294,8 @@ func (w *world) look(y *yard) error {
 		return err
 	}
 	synctest.Wait()
-	if !w.tap.idle() {
-		return nil // a timer has made a Change meanwhile
+	if !w.tap.idle() || w.tap.submitted() != before {
+		return nil // a timer or a move has made a Change meanwhile
 	}
 	now := w.engine.Now()
 	w.tap.durably(func(l, _ *ledger) { err = w.compare(y, &st, seen, l, now) })
@@ -391,6 +392,7 @@ func (w *world) drainAll() {
 		w.tap.durably(func(_, l *ledger) { left = len(l.where) })
 		if left == 0 || w.failed() != nil {
 			w.checkIdle(w.yards...)
+			w.checkMovesEnd()
 			return
 		}
 	}

@@ -119,6 +119,13 @@ func (t *tap) idle() bool {
 	return t.answered == len(t.log)
 }
 
+// submitted counts the Changes of this process.
+func (t *tap) submitted() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.log)
+}
+
 // durably looks at what is durable, and at what is submitted besides.
 func (t *tap) durably(look func(durable, head *ledger)) {
 	t.mu.Lock()

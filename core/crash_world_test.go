@@ -314,6 +314,9 @@ func (w *world) crash() {
 
 // lastWords starts operations that a crash may cut off.
 func (w *world) lastWords() {
+	if w.chance(30) {
+		w.move(false)
+	}
 	for range w.rng.IntN(6) {
 		w.operate(false)
 	}
@@ -371,7 +374,7 @@ func (y *yard) keepDedup(b *book, l *ledger, qid core.QID) {
 
 // afterOpen takes the stored state for the truth about p's lease.
 func (p *parcel) afterOpen(l *ledger) {
-	ref, ok := l.where[p.msg.ID]
+	ref, ok := p.where(l)
 	if !ok {
 		p.lost = true // or gone: it must not come, or come back
 		for _, h := range p.leases {
