@@ -31,6 +31,10 @@ func newQueueCommand(std streams) *cobra.Command {
 		newQueueRemoveCommand(std, c),
 		newQueuePurgeCommand(std, c),
 		newQueuePeekCommand(std, c),
+		newQueueRedriveCommand(std, c),
+		newQueueMoveCommand(std, c),
+		newQueueMovesCommand(std, c),
+		newQueueCancelMoveCommand(std, c),
 	)
 	return cmd
 }

@@ -93,6 +93,9 @@ func (s *Server) routes(metrics http.Handler) http.Handler {
 	mux.Handle("POST /api/v1/queues/{queue}/messages", s.api(s.publish))
 	mux.Handle("POST /api/v1/queues/{queue}/receive", s.api(s.receive))
 	mux.Handle("POST /api/v1/queues/{queue}/settle", s.api(s.settle))
+	mux.Handle("GET /api/v1/queues/{queue}/moves", s.api(s.listMoves))
+	mux.Handle("POST /api/v1/queues/{queue}/moves", s.api(s.startMove))
+	mux.Handle("DELETE /api/v1/queues/{queue}/moves/{move}", s.api(s.cancelMove))
 	mux.Handle("/api/", s.api(func(*http.Request) (int, any, error) { return 0, nil, errNoRoute }))
 
 	if s.options.Profiles {

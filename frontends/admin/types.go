@@ -189,6 +189,37 @@ type SettleResult struct {
 	Error *Error `json:"error,omitempty"`
 }
 
+// MoveRequest starts a move task. An empty destination sends each message back to
+// the queue that it was dead-lettered from.
+type MoveRequest struct {
+	Destination string `json:"destination,omitempty"`
+	Rate        int    `json:"rate,omitzero"` // messages a second, up to 500; 0: no limit
+}
+
+// Move is a move task.
+type Move struct {
+	ID          string    `json:"id"`
+	Source      string    `json:"source"`
+	Destination string    `json:"destination,omitempty"`
+	Rate        int       `json:"rate,omitzero"`
+	State       string    `json:"state"`             // running, completed, cancelling, cancelled or failed
+	Failure     string    `json:"failure,omitempty"` // why it has failed
+	StartedAt   time.Time `json:"started_at"`
+	ToMove      int64     `json:"to_move"` // messages that were ready when it began
+	Moved       int64     `json:"moved"`
+	Expired     int64     `json:"expired,omitzero"` // dropped or dead-lettered instead
+}
+
+// MoveList has the last tasks of a source, newest first.
+type MoveList struct {
+	Moves []Move `json:"moves"`
+}
+
+// MoveCancelled tells how many messages a cancelled task had moved.
+type MoveCancelled struct {
+	Moved int64 `json:"moved"`
+}
+
 // Error says what went wrong: Code is stable, Message is for people.
 type Error struct {
 	Code    string `json:"code"`
