@@ -34,7 +34,9 @@ func (c *call) queueNamed(name string) (core.Queue, error) {
 	return q, err
 }
 
-// autoCreate makes a queue that was used before anyone created it.
+// autoCreate makes a queue that was used before anyone created it. Actions that
+// settle messages, delete the queue, peek, or name queues by ARN do not come
+// here: what they speak of cannot be in a queue that is new.
 func (c *call) autoCreate(name string) (core.Queue, error) {
 	var cfg core.QueueConfig
 	if c.server.options.NewQueue != nil {

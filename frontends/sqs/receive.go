@@ -33,12 +33,14 @@ func receiveMessage(c *call) error {
 	if err != nil {
 		return err
 	}
-	c.deliveries, err = c.client.Receive(c.ctx, name, o, c.deliveries[:0])
-	if errors.Is(err, core.ErrNoQueue) && c.server.options.AutoCreate {
-		if _, err = c.autoCreate(name); err == nil {
-			c.deliveries, err = c.client.Receive(c.ctx, name, o, c.deliveries[:0])
+	if c.server.options.AutoCreate {
+		// Before the receive, not after it has failed: a queue that is deleted
+		// under a long poll stays deleted.
+		if _, err := c.queueNamed(name); err != nil {
+			return err
 		}
 	}
+	c.deliveries, err = c.client.Receive(c.ctx, name, o, c.deliveries[:0])
 	switch {
 	case errors.Is(err, context.Canceled):
 		// The node drains, or the peer has gone: an empty answer is true for the
