@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +14,9 @@ import (
 	"github.com/leasemq/broker/core"
 	"github.com/leasemq/broker/frontends/sqs"
 )
+
+// fifoSuffix ends the name of every FIFO queue.
+const fifoSuffix = ".fifo"
 
 // createsMax is how many queues are being created at a time: they share fsyncs.
 const createsMax = 64
@@ -35,7 +39,27 @@ func (n *Node) createQueues(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-func (n *Node) createQueue(ctx context.Context, q configs.Queue) error {
+// CheckQueues tells what is wrong with the attributes of SQS that queues of c
+// have. The rest is for c.Check.
+func CheckQueues(c configs.Config) error {
+	var errs []error
+	for _, q := range c.Queues {
+		if _, err := configOf(q); err != nil {
+			errs = append(errs, fmt.Errorf("queues.%s.sqs_attributes: %w", q.Name, err))
+		}
+	}
+	if q := c.AutoCreateQueue; q != nil {
+		template := *q
+		template.Name = "template" + fifoSuffix
+		if _, err := configOf(template); err != nil {
+			errs = append(errs, fmt.Errorf("auto_create_queue.sqs_attributes: %w", err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// configOf returns the configuration that a queue of the settings gets.
+func configOf(q configs.Queue) (core.QueueConfig, error) {
 	kind := core.KindStandard
 	switch {
 	case q.IsFIFO():
@@ -44,7 +68,15 @@ func (n *Node) createQueue(ctx context.Context, q configs.Queue) error {
 		kind = core.KindPriority
 	}
 	cfg := core.DefaultQueueConfig(kind)
-	setQueue(&cfg, q)
+	return cfg, setQueue(&cfg, q)
+}
+
+func (n *Node) createQueue(ctx context.Context, q configs.Queue) error {
+	cfg, err := configOf(q)
+	if err != nil {
+		return fmt.Errorf("create queue %s: %w", q.Name, err)
+	}
+	q.SQSAttributes = cfg.Attributes // in their canonical form
 	present, created, err := n.Client().Declare(ctx, q.Name, cfg)
 	if err != nil {
 		return fmt.Errorf("create queue %s: %w", q.Name, err)
@@ -72,17 +104,19 @@ func newQueue(c configs.Config) func(name string) core.QueueConfig {
 		cfg := sqs.DefaultNewQueue(name)
 		if !q.IsFIFO() {
 			q.ContentDedup, q.DedupScope = nil, ""
+			q.SQSAttributes = maps.Clone(q.SQSAttributes)
+			delete(q.SQSAttributes, "FifoThroughputLimit")
 		}
 		if dlq := (configs.Queue{Name: q.DeadLetter.Queue}); dlq.IsFIFO() != q.IsFIFO() || dlq.Name == name {
 			q.DeadLetter = configs.DeadLetter{}
 		}
-		setQueue(&cfg, q)
+		_ = setQueue(&cfg, q) // checked by CheckQueues
 		return cfg
 	}
 }
 
 // setQueue sets in cfg what q asks for. The kind is the caller's.
-func setQueue(cfg *core.QueueConfig, q configs.Queue) {
+func setQueue(cfg *core.QueueConfig, q configs.Queue) error {
 	set(&cfg.VisibilityTimeout, q.VisibilityTimeout)
 	set(&cfg.Delay, q.Delay)
 	set(&cfg.ReceiveWait, q.ReceiveWait)
@@ -104,6 +138,10 @@ func setQueue(cfg *core.QueueConfig, q configs.Queue) {
 	if q.Tags != nil {
 		cfg.Tags = q.Tags
 	}
+	if q.SQSAttributes != nil {
+		return sqs.SetAttributes(cfg, q.SQSAttributes)
+	}
+	return nil
 }
 
 func set[T any](field *T, value *T) {
@@ -166,5 +204,6 @@ func queueOf(name string, cfg core.QueueConfig) configs.Queue {
 		DeadLetter:        configs.DeadLetter{Queue: r.DeadLetterQueue, MaxReceives: &r.MaxReceives, Expired: &cfg.ExpiredToDLQ},
 		Redelivery:        configs.Redelivery{Delay: &r.InitialDelay, Multiplier: &r.Multiplier, MaxDelay: &r.MaxDelay},
 		Tags:              cfg.Tags,
+		SQSAttributes:     cfg.Attributes,
 	}
 }

@@ -70,6 +70,8 @@ func TestQueuesOfTheConfigurationAreCreated(t *testing.T) {
 				DeadLetter: configs.DeadLetter{Queue: "b.fifo", MaxReceives: new(7), Expired: new(true)},
 				Redelivery: configs.Redelivery{Delay: new(time.Second), Multiplier: new(2.5), MaxDelay: new(time.Hour)},
 				Tags:       map[string]string{"k": "v"},
+
+				SQSAttributes: map[string]string{"FifoThroughputLimit": "perMessageGroupId", "RedriveAllowPolicy": `{ "redrivePermission": "denyAll" }`},
 			},
 			{Name: "b.fifo", FIFO: new(true)},
 			{Name: "c", Marks: "sync"},
@@ -85,6 +87,7 @@ func TestQueuesOfTheConfigurationAreCreated(t *testing.T) {
 			ContentDedup: true, DedupScope: core.DedupGroup, ExpiredToDLQ: true,
 			Redelivery: core.Redelivery{DeadLetterQueue: "b.fifo", MaxReceives: 7, InitialDelay: time.Second, Multiplier: 2.5, MaxDelay: time.Hour},
 			Tags:       map[string]string{"k": "v"},
+			Attributes: map[string]string{"FifoThroughputLimit": "perMessageGroupId", "RedriveAllowPolicy": `{"redrivePermission":"denyAll"}`},
 		},
 		"b.fifo": core.DefaultQueueConfig(core.KindFIFO),
 		"c":      c,
@@ -92,6 +95,26 @@ func TestQueuesOfTheConfigurationAreCreated(t *testing.T) {
 	} {
 		if diff := cmp.Diff(want, config(t, node, name)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestAttributesOfSQSAreChecked(t *testing.T) {
+	for name, c := range map[string]struct {
+		queue configs.Queue
+		want  string
+	}{
+		"no JSON":              {configs.Queue{Name: "a", SQSAttributes: map[string]string{"Policy": "x"}}, "Policy"},
+		"unknown":              {configs.Queue{Name: "a", SQSAttributes: map[string]string{"Policies": "{}"}}, "Unknown Attribute Policies"},
+		"a key of its own":     {configs.Queue{Name: "a", SQSAttributes: map[string]string{"VisibilityTimeout": "1"}}, "setting of its own"},
+		"not FIFO":             {configs.Queue{Name: "a", SQSAttributes: map[string]string{"FifoThroughputLimit": "perQueue"}}, "FifoQueue"},
+		"the scope of a queue": {configs.Queue{Name: "a.fifo", SQSAttributes: map[string]string{"FifoThroughputLimit": "perMessageGroupId"}}, "DeduplicationScope"},
+		"two encryptions":      {configs.Queue{Name: "a", SQSAttributes: map[string]string{"KmsMasterKeyId": "x", "SqsManagedSseEnabled": "true"}}, "one type of server-side encryption"},
+		"a period":             {configs.Queue{Name: "a", SQSAttributes: map[string]string{"KmsDataKeyReusePeriodSeconds": "59"}}, "KmsDataKeyReusePeriodSeconds"},
+	} {
+		_, err := broker.Run(t.Context(), broker.Edit(func(cfg *configs.Config) { cfg.Queues = []configs.Queue{c.queue} }))
+		if err == nil || !strings.Contains(err.Error(), "queues."+c.queue.Name+".sqs_attributes: ") || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: a node starts or says %v, want %q", name, err, c.want)
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/leasemq/broker/core"
 	"github.com/leasemq/broker/frontends/admin"
+	"github.com/leasemq/broker/frontends/sqs"
 	"github.com/leasemq/broker/storage"
 )
 
@@ -54,6 +55,9 @@ type service struct {
 func Run(ctx context.Context, options ...Option) (*Node, error) {
 	s := newSettings(options)
 	if err := s.config.Check(s.kindNames()); err != nil {
+		return nil, err
+	}
+	if err := CheckQueues(s.config); err != nil {
 		return nil, err
 	}
 	n := &Node{settings: s, addrs: map[string]string{}, done: make(chan struct{})}
@@ -174,6 +178,8 @@ func (n *Node) openAdmin(ctx context.Context, collectors []prometheus.Collector)
 		MetricQueues: cmp.Or(c.Admin.MetricQueues, -1),
 		Collectors:   collectors,
 		Profiles:     c.Dev,
+
+		SetAttributes: sqs.SetAttributes,
 		Checks: []admin.Check{
 			{Name: "disk", Run: n.disk.remark},
 			{Name: "listeners", Run: n.listening},

@@ -31,7 +31,8 @@ type Queue struct {
 	DeadLetter        DeadLetter     `yaml:"dead_letter"`
 	Redelivery        Redelivery     `yaml:"redelivery"`
 
-	Tags map[string]string `yaml:"tags" doc:"Tags, up to 50."`
+	Tags          map[string]string `yaml:"tags" doc:"Tags, up to 50."`
+	SQSAttributes map[string]string `yaml:"sqs_attributes" doc:"Attributes that only SQS has, as SetQueueAttributes takes them: Policy, RedriveAllowPolicy, KmsMasterKeyId, KmsDataKeyReusePeriodSeconds, SqsManagedSseEnabled, FifoThroughputLimit."`
 }
 
 // DeadLetter says where messages go that nobody can process.

@@ -39,6 +39,9 @@ const everything = `queues:
       team: shop
       "a b": 007
       empty:
+    sqs_attributes:
+      Policy: '{"Statement":[]}'
+      KmsDataKeyReusePeriodSeconds: 300
   dead.fifo:
 auto_create_queue:
   delay: 1s
@@ -54,6 +57,8 @@ func everyKey() ([]configs.Queue, *configs.Queue) {
 			DeadLetter: configs.DeadLetter{Queue: "dead.fifo", MaxReceives: new(3), Expired: new(true)},
 			Redelivery: configs.Redelivery{Delay: new(time.Second), Multiplier: new(1.5), MaxDelay: new(time.Minute)},
 			Tags:       map[string]string{"team": "shop", "a b": "007", "empty": ""},
+
+			SQSAttributes: map[string]string{"Policy": `{"Statement":[]}`, "KmsDataKeyReusePeriodSeconds": "300"},
 		},
 		{Name: "dead.fifo"},
 	}, &configs.Queue{Delay: new(time.Second)}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/spf13/cobra"
 
+	"github.com/leasemq/broker"
 	"github.com/leasemq/broker/configs"
 )
 
@@ -137,7 +139,7 @@ func newConfigConvertCommand(std streams) *cobra.Command {
 		if err != nil {
 			return fail(exitUsage, err)
 		}
-		if err := loaded.Config.Check(kindNames()); err != nil {
+		if err := errors.Join(loaded.Config.Check(kindNames()), broker.CheckQueues(loaded.Config)); err != nil {
 			fmt.Fprintf(std.err, "warning: as they are, a broker does not start with these settings:\n%v\n", err)
 		}
 		standard := configs.Default()

@@ -104,6 +104,9 @@ func showQueue(out *output, q admin.Queue) error {
 	if s.MaxMessages > 0 || s.MaxBytes > 0 {
 		t.add("limit", fmt.Sprintf("%d messages, %s bytes, then %s (0: none)", s.MaxMessages, bytesText(s.MaxBytes), s.Overflow))
 	}
+	for _, name := range sortedKeys(s.Attributes) {
+		t.add("SQS "+name, s.Attributes[name])
+	}
 	for _, name := range sortedKeys(s.Tags) {
 		t.add("tag", name+"="+s.Tags[name])
 	}
@@ -183,6 +186,14 @@ func newQueueSetCommand(std streams, c *client) *cobra.Command {
 			return failf(exitUsage, "nothing to set; see --help")
 		}
 		var q admin.Queue
+		if f := cmd.Flags(); f.Changed("max-receives") && !f.Changed("dead-letter-queue") {
+			if err := c.do(cmd.Context(), http.MethodGet, admin.QueuePath(args[0]), nil, &q); err != nil {
+				return err
+			}
+			if q.Settings.Redelivery.DeadLetterQueue == "" {
+				return failf(exitConflict, "%s has no dead-letter queue, and --max-receives does nothing without one: give --dead-letter-queue too", args[0])
+			}
+		}
 		if err := c.do(cmd.Context(), http.MethodPatch, admin.QueuePath(args[0]), settings, &q); err != nil {
 			return err
 		}
@@ -209,6 +220,7 @@ func addQueueFlags(cmd *cobra.Command) func(*cobra.Command) (map[string]any, err
 	f.Bool("expired-to-dlq", false, "dead-letter expired messages")
 	f.String("dead-letter-queue", "", "`QUEUE` for messages that were received too often")
 	f.Int("max-receives", 0, "receives before a message is dead-lettered")
+	f.StringArray("sqs-attribute", nil, "`NAME=VALUE` of an attribute that only SQS has, such as Policy or FifoThroughputLimit; replaces all of them; may be repeated")
 	f.StringArray("tag", nil, "`NAME=VALUE` to label the queue with; replaces all tags; may be repeated")
 	return func(cmd *cobra.Command) (map[string]any, error) {
 		out, redelivery := map[string]any{}, map[string]any{}
@@ -229,13 +241,19 @@ func addQueueFlags(cmd *cobra.Command) func(*cobra.Command) (map[string]any, err
 		if len(redelivery) > 0 {
 			out["redelivery"] = redelivery
 		}
-		tags, err := cmd.Flags().GetStringArray("tag")
-		if err != nil || len(tags) == 0 {
-			return out, err
+		for flag, key := range map[string]string{"tag": "tags", "sqs-attribute": "attributes"} {
+			given, err := cmd.Flags().GetStringArray(flag)
+			if err != nil {
+				return nil, err
+			}
+			if len(given) == 0 {
+				continue
+			}
+			if out[key], err = parsePairs("--"+flag, given); err != nil {
+				return nil, err
+			}
 		}
-		pairs, err := parsePairs("--tag", tags)
-		out["tags"] = pairs
-		return out, err
+		return out, nil
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/leasemq/broker"
 	"github.com/leasemq/broker/configs"
 )
 
@@ -87,7 +88,7 @@ func (s *settingFlags) loadAndCheck(cmd *cobra.Command, w io.Writer) (*configs.L
 	}
 	loaded, err := s.load(cmd)
 	tellWarnings(w, loaded)
-	if err := errors.Join(err, loaded.Check(kindNames())); err != nil {
+	if err := errors.Join(err, loaded.Check(kindNames()), broker.CheckQueues(loaded.Config)); err != nil {
 		return nil, fail(exitUsage, err)
 	}
 	return loaded, nil

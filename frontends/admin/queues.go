@@ -87,7 +87,7 @@ func (s *Server) createQueue(r *http.Request) (int, any, error) {
 	if err := decode(b, &req); err != nil {
 		return 0, nil, err
 	}
-	cfg, err := req.Settings.config()
+	cfg, err := s.configOf(req.Settings, nil)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -159,7 +159,7 @@ func (s *Server) patchQueue(r *http.Request) (int, any, error) {
 			return err
 		}
 		settings.keepAbsent(old)
-		next, err := settings.config()
+		next, err := s.configOf(settings, c.Attributes)
 		if err == nil {
 			*c = next
 		}

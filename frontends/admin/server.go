@@ -38,6 +38,9 @@ type Options struct {
 	// MetricQueues is how many queues /metrics shows one by one. 0: 200;
 	// negative: none.
 	MetricQueues int
+	// SetAttributes replaces the attributes of a queue that belong to one
+	// frontend, or says what is wrong with them. nil: they are taken as they are.
+	SetAttributes func(cfg *core.QueueConfig, attributes map[string]string) error
 	// Profiles serves /debug/pprof. It is for development: a profile shows what
 	// the process does and slows it.
 	Profiles bool

@@ -3,6 +3,7 @@ package admin
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/leasemq/broker/core"
@@ -49,6 +50,17 @@ func showSettings(c core.QueueConfig) Settings {
 	}
 }
 
+// configOf returns the configuration that a request asks for with s. Attributes
+// are checked by who owns them, but for those of old, which may be of a time or a
+// frontend with other rules.
+func (s *Server) configOf(settings Settings, old map[string]string) (core.QueueConfig, error) {
+	c, err := settings.config()
+	if err == nil && s.options.SetAttributes != nil && !maps.Equal(c.Attributes, old) {
+		err = s.options.SetAttributes(&c, c.Attributes)
+	}
+	return c, err
+}
+
 // config returns the configuration that s spells.
 func (s Settings) config() (core.QueueConfig, error) {
 	kind, errKind := valueOf[core.QueueKind]("kind", s.Kind, namesOfKind())
@@ -57,6 +69,9 @@ func (s Settings) config() (core.QueueConfig, error) {
 	scope, errScope := valueOf[core.DedupScope]("dedup_scope", s.DedupScope, namesOfScope())
 	if err := errors.Join(errKind, errOverflow, errMarks, errScope); err != nil {
 		return core.QueueConfig{}, fmt.Errorf("%w: %w", core.ErrInvalidConfig, err)
+	}
+	if kind != core.KindFIFO && (s.ContentDedup || scope != core.DedupQueue) {
+		return core.QueueConfig{}, fmt.Errorf("%w: only FIFO queues deduplicate: content_dedup and dedup_scope are for them", core.ErrInvalidConfig)
 	}
 	return core.QueueConfig{
 		Kind:              kind,

@@ -171,21 +171,33 @@ func (c *call) applyAttributes(cfg *core.QueueConfig, name string, create bool) 
 // maps with others.
 func (c *call) setAttributes(cfg *core.QueueConfig, create bool) error {
 	cfg.Attributes = maps.Clone(cfg.Attributes)
-	var wantsKMS, wantsManaged bool
+	var sse encryption
 	for _, a := range c.params.attributes {
 		name := string(a.name)
 		if err := c.setAttribute(cfg, name, string(a.value), create); err != nil {
 			return err
 		}
-		wantsKMS = wantsKMS || name == attrKMSKey && len(a.value) > 0
-		wantsManaged = wantsManaged || name == attrManagedEncryption && a.value.view() == "true"
+		sse.see(name, a.value.view())
 	}
+	return reconcile(cfg, sse)
+}
+
+// encryption is what attributes of one request ask for.
+type encryption struct{ kms, managed bool }
+
+func (e *encryption) see(name, value string) {
+	e.kms = e.kms || name == attrKMSKey && value != ""
+	e.managed = e.managed || name == attrManagedEncryption && value == "true"
+}
+
+// reconcile checks what attributes that have been set in cfg are to each other.
+func reconcile(cfg *core.QueueConfig, asked encryption) error {
 	switch {
-	case wantsKMS && wantsManaged:
+	case asked.kms && asked.managed:
 		return fail(faultInvalidAttributeName, "You can use one type of server-side encryption (SSE) at one time. You can either enable KMS SSE or SQS SSE.")
-	case wantsKMS:
+	case asked.kms:
 		delete(cfg.Attributes, attrManagedEncryption)
-	case wantsManaged:
+	case asked.managed:
 		delete(cfg.Attributes, attrKMSKey)
 		delete(cfg.Attributes, attrKMSReuse)
 	}
