@@ -93,3 +93,60 @@ func TestAccessKeysOpenTheSQSListener(t *testing.T) {
 		t.Error("the admin listener is open")
 	}
 }
+
+// TestAccessKeysAreReloaded: what a node takes over counts for the next request,
+// also on connections that are open; what it cannot use changes nothing.
+func TestAccessKeysAreReloaded(t *testing.T) {
+	var settings configs.Config
+	node := run(t, broker.Edit(withKeys), broker.Edit(func(c *configs.Config) { settings = *c }))
+	client := func(id, secret string) *sqs.Client {
+		options := sqsClient(node).Options()
+		options.Credentials = credentials.NewStaticCredentialsProvider(id, secret, "")
+		return sqs.New(options)
+	}
+	old, rotated, added := client("orders-api", "a-secret"), client("orders-api", "new"), client("added", "c-secret")
+	want := func(when string, codes ...string) {
+		t.Helper()
+		for i, c := range []*sqs.Client{old, rotated, added} {
+			_, err := c.ListQueues(t.Context(), &sqs.ListQueuesInput{})
+			if got := codeOf(err); got != codes[i] {
+				t.Errorf("%s, client %d: %q, want %q", when, i, got, codes[i])
+			}
+		}
+	}
+	const mismatch, unknown = "SignatureDoesNotMatch", "InvalidClientTokenId"
+	want("at the start", "", mismatch, unknown)
+	for name, keys := range map[string][]configs.AccessKey{
+		"no secret": {{ID: "orders-api"}},
+		"twice":     {{ID: "added", Secret: "c-secret"}, {ID: "added", Secret: "c-secret"}},
+		"none":      nil,
+	} {
+		settings.SQS.AccessKeys = keys
+		if err := node.Reload(settings); err == nil {
+			t.Errorf("%s: taken over", name)
+		}
+	}
+	want("after bad ones", "", mismatch, unknown)
+	settings.SQS.AccessKeys = []configs.AccessKey{{ID: "orders-api", Secret: "new"}, {ID: "added", Secret: "c-secret"}}
+	if err := node.Reload(settings); err != nil {
+		t.Fatal(err)
+	}
+	want("after the reload", mismatch, "", "")
+}
+
+// TestAccessKeysCanBeginAtAReload: a node without keys may get some.
+func TestAccessKeysCanBeginAtAReload(t *testing.T) {
+	var settings configs.Config
+	node := run(t, broker.Edit(func(c *configs.Config) { settings = *c }))
+	if err := node.Reload(settings); err != nil {
+		t.Errorf("nothing new: %v", err)
+	}
+	withKeys(&settings)
+	if err := node.Reload(settings); err != nil {
+		t.Fatal(err)
+	}
+	_, err := sqsClient(node).ListQueues(t.Context(), &sqs.ListQueuesInput{})
+	if got := codeOf(err); got != "InvalidClientTokenId" {
+		t.Errorf("a stranger gets %q", got)
+	}
+}

@@ -38,6 +38,9 @@ type Listener struct {
 	// Guarded says that clients have to prove who they are, so that other
 	// machines may reach the listener.
 	Guarded bool
+	// Reload takes over what of c may change while the frontend runs; nil:
+	// nothing may.
+	Reload func(c configs.Config) error
 }
 
 // SQS is the frontend that speaks Amazon SQS.
@@ -66,7 +69,10 @@ func openSQS(h Host) ([]Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []Listener{{Name: server.Name(), Address: c.Listen, Serve: server.Serve, Guarded: len(c.AccessKeys) > 0}}, nil
+	return []Listener{{
+		Name: server.Name(), Address: c.Listen, Serve: server.Serve, Guarded: len(c.AccessKeys) > 0,
+		Reload: func(c configs.Config) error { return server.SetAccessKeys(accessKeys(c.SQS)) },
+	}}, nil
 }
 
 func accessKeys(c configs.SQS) []sqs.AccessKey {

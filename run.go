@@ -15,6 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/leasemq/broker/configs"
 	"github.com/leasemq/broker/core"
 	"github.com/leasemq/broker/frontends/admin"
 	"github.com/leasemq/broker/frontends/sqs"
@@ -47,6 +48,8 @@ type service struct {
 	name  string
 	ln    net.Listener
 	serve func(ctx context.Context, ln net.Listener) error
+	// reload is Listener.Reload.
+	reload func(c configs.Config) error
 }
 
 // Run starts a node and returns once every listener is up. The node runs until
@@ -79,6 +82,25 @@ func (n *Node) Addrs() map[string]string { return maps.Clone(n.addrs) }
 
 // Client returns a way to the queues that needs no network.
 func (n *Node) Client() *core.Client { return n.engine.Client(core.Principal{Origin: core.OriginCore}) }
+
+// Reload takes over what may change while the node runs: the access keys of SQS.
+// The rest of c is checked and otherwise not looked at. After an error that the
+// checks find nothing has changed.
+func (n *Node) Reload(c configs.Config) error {
+	if err := errors.Join(c.Check(n.settings.kindNames()), CheckQueues(c)); err != nil {
+		return err
+	}
+	var errs []error
+	for _, s := range n.services {
+		if s.reload == nil {
+			continue
+		}
+		if err := s.reload(c); err != nil {
+			errs = append(errs, fmt.Errorf("reload %s: %w", s.name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
 
 // Wait returns when the node has stopped: nil if it was asked to, else why.
 func (n *Node) Wait() error {
@@ -209,7 +231,7 @@ func (n *Node) bind(ctx context.Context, l Listener) error {
 		return fmt.Errorf("listen for %s: %w", l.Name, err)
 	}
 	n.addrs[l.Name] = ln.Addr().String()
-	n.services = append(n.services, service{name: l.Name, ln: ln, serve: l.Serve})
+	n.services = append(n.services, service{name: l.Name, ln: ln, serve: l.Serve, reload: l.Reload})
 	return nil
 }
 

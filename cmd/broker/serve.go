@@ -9,7 +9,10 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"sync"
+	"syscall"
 
 	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
@@ -25,7 +28,8 @@ func newServeCommand(std streams, name string) *cobra.Command {
 		Use:   name,
 		Short: "Run a node",
 		Long: "Runs a node until it is interrupted (SIGINT or SIGTERM): then it takes no new work, sends the answers\n" +
-			"that are due, and exits. A second signal ends it at once.",
+			"that are due, and exits. A second signal ends it at once. SIGHUP has it read its settings again and take over\n" +
+			"the access keys.",
 		Args: cobra.NoArgs,
 	}
 	settings := addSettingFlags(cmd)
@@ -35,14 +39,19 @@ func newServeCommand(std streams, name string) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return serve(cmd.Context(), loaded.Config, portsFile, std.err)
+		again := func() (*configs.Loaded, error) { return settings.loadAndCheck(cmd, std.err) }
+		return serve(cmd.Context(), loaded.Config, again, portsFile, std.err)
 	})
 	return cmd
 }
 
-// serve runs a node until ctx ends or the node fails.
-func serve(ctx context.Context, cfg configs.Config, portsFile string, stderr io.Writer) error {
+// serve runs a node until ctx ends or the node fails. At each SIGHUP it takes the
+// settings that again loads.
+func serve(ctx context.Context, cfg configs.Config, again func() (*configs.Loaded, error), portsFile string, stderr io.Writer) error {
 	log := newLogger(cfg.Log, stderr)
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
 	if portsFile != "" {
 		// One of an earlier run would send its readers to the wrong place.
 		if err := os.Remove(portsFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -68,11 +77,37 @@ func serve(ctx context.Context, cfg configs.Config, portsFile string, stderr io.
 	greet(stderr, cfg, node)
 	log.Info("ready", "version", b.Version, "kept", kept(cfg), "sqs", node.Addr("sqs"), "admin", node.Addr("admin"))
 	context.AfterFunc(ctx, func() { log.Info("draining; a second signal ends the process at once") })
+	stopped := make(chan struct{})
+	var reloading sync.WaitGroup
+	reloading.Go(func() { reload(node, hangups, stopped, again, log) })
 	err = node.Wait()
+	close(stopped)
+	reloading.Wait()
 	if err == nil {
 		log.Info("stopped")
 	}
 	return err
+}
+
+// reload takes over settings at each signal, until stopped is closed. What cannot
+// be used leaves those in force.
+func reload(node *broker.Node, signals <-chan os.Signal, stopped <-chan struct{}, again func() (*configs.Loaded, error), log *slog.Logger) {
+	for {
+		select {
+		case <-signals:
+		case <-stopped:
+			return
+		}
+		loaded, err := again()
+		if err == nil {
+			err = node.Reload(loaded.Config)
+		}
+		if err != nil {
+			log.Error("the settings are not taken over", "error", err)
+			continue
+		}
+		log.Info("settings read again", "access_keys", len(loaded.Config.SQS.AccessKeys))
+	}
 }
 
 func newLogger(cfg configs.Log, w io.Writer) *slog.Logger {

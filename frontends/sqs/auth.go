@@ -15,28 +15,42 @@ const strangerBytesMax = 64 << 10
 // unauthenticated stands for the action of a request whose sender is not known.
 const unauthenticated = "Unauthenticated"
 
-// takeKeys makes s look at signatures if o has access keys.
-func (s *Server) takeKeys(o Options) error {
-	if len(o.AccessKeys) == 0 {
+// keyring is what a Server knows of its access keys. It is replaced whole.
+type keyring struct {
+	signed  *sigv4.Verifier
+	clients map[string]door // by id
+}
+
+// SetAccessKeys replaces the access keys. Requests that have been let in are
+// served. It fails, and changes nothing, if a key cannot be used, or if none is
+// left where there were some: that would let anybody in.
+func (s *Server) SetAccessKeys(keys []AccessKey) error {
+	if len(keys) == 0 {
+		if s.keys.Load() != nil {
+			return errors.New("without access keys everybody would be let in")
+		}
 		return nil
 	}
-	secrets := make(map[string]string, len(o.AccessKeys))
-	s.clients = make(map[string]door, len(o.AccessKeys))
-	for _, k := range o.AccessKeys {
+	ring := &keyring{clients: make(map[string]door, len(keys))}
+	secrets := make(map[string]string, len(keys))
+	for _, k := range keys {
 		if _, twice := secrets[k.ID]; twice {
 			return errors.New("access key " + k.ID + " is there twice")
 		}
 		secrets[k.ID] = k.Secret
-		s.clients[k.ID] = s.client
+		ring.clients[k.ID] = s.doorOf(k.ID)
 	}
 	var err error
-	s.signed, err = sigv4.New(sigv4.Options{
+	ring.signed, err = sigv4.New(sigv4.Options{
 		Secrets:      secrets,
 		Service:      "sqs",
-		Region:       o.SigningRegion,
+		Region:       s.options.SigningRegion,
 		Covered:      []string{"x-amz-target"},
-		RefuseTokens: o.RefuseSessionTokens,
+		RefuseTokens: s.options.RefuseSessionTokens,
 	})
+	if err == nil {
+		s.keys.Store(ring)
+	}
 	return err
 }
 
@@ -44,7 +58,8 @@ func (s *Server) takeKeys(o Options) error {
 // asking, and sets c.client to the core as seen by them. With an error comes what
 // stands for the action in statistics, if anything.
 func (c *call) authenticate() (action string, err error) {
-	if c.server.signed == nil {
+	keys := c.server.keys.Load()
+	if keys == nil {
 		if err := c.readBody(); err != nil {
 			return "", err
 		}
@@ -59,18 +74,18 @@ func (c *call) authenticate() (action string, err error) {
 		Private: frontends.IsTLS(c.http.Conn()),
 	}
 	// Not the core's clock: clients set theirs right by the Date of our answers.
-	if err := c.server.signed.Open(&c.claim, request, time.Now()); err != nil {
+	if err := keys.signed.Open(&c.claim, request, time.Now()); err != nil {
 		c.skipBody()
 		return unauthenticated, c.notAuthentic(err)
 	}
 	if err := c.readBody(); err != nil {
 		return "", err
 	}
-	id, err := c.server.signed.Verify(&c.claim, c.body)
+	id, err := keys.signed.Verify(&c.claim, c.body)
 	if err != nil {
 		return unauthenticated, c.notAuthentic(err)
 	}
-	c.client = c.server.clients[id]
+	c.client = keys.clients[id]
 	return "", nil
 }
 

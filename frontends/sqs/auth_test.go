@@ -402,7 +402,7 @@ func TestAccessKeysAreChecked(t *testing.T) {
 		"no id":     {{Secret: "x"}},
 		"a slash":   {{ID: "a/b", Secret: "x"}},
 	} {
-		if _, err := newServer(door{}, time.Now().UnixMilli, Options{AccessKeys: keys}); err == nil {
+		if _, err := newServer(sameDoor(door{}), time.Now().UnixMilli, Options{AccessKeys: keys}); err == nil {
 			t.Errorf("%s: taken", name)
 		}
 	}
@@ -418,7 +418,7 @@ func TestAccessKeysAreChecked(t *testing.T) {
 func TestPrincipalIsTheAccessKey(t *testing.T) {
 	s := newTestServer(t, newEngine(t), guarded())
 	for _, k := range s.options.AccessKeys {
-		if got := fmt.Sprintf("%+v", s.clients[k.ID].messages); !strings.Contains(got, "principal:{Name:"+k.ID+" ") {
+		if got := fmt.Sprintf("%+v", s.keys.Load().clients[k.ID].messages); !strings.Contains(got, "principal:{Name:"+k.ID+" ") {
 			t.Errorf("the client of %s is %s", k.ID, got)
 		}
 	}
@@ -456,8 +456,8 @@ func TestObserveHearsOfStrangers(t *testing.T) {
 func TestRequestsUseTheClientOfTheirKey(t *testing.T) {
 	s := newTestServer(t, newEngine(t), guarded())
 	var asked []string
-	for id := range s.clients {
-		s.clients[id] = door{messages: &cannedCore{publish: func() { asked = append(asked, id) }}, queues: &cannedCore{}}
+	for id := range s.keys.Load().clients {
+		s.keys.Load().clients[id] = door{messages: &cannedCore{publish: func() { asked = append(asked, id) }}, queues: &cannedCore{}}
 	}
 	address := listen(t, s)
 	conn, err := net.Dial("tcp", address)

@@ -95,7 +95,7 @@ func benchDeliveries(b testing.TB, n int) []core.Delivery {
 }
 
 func BenchmarkEncodeReceive10(b *testing.B) {
-	s, err := newServer(door{messages: &cannedCore{}}, time.Now().UnixMilli, Options{Logger: quiet()})
+	s, err := newServer(sameDoor(door{messages: &cannedCore{}}), time.Now().UnixMilli, Options{Logger: quiet()})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -139,7 +139,7 @@ func (nullConn) LocalAddr() net.Addr              { return &net.TCPAddr{} }
 // network and the core.
 func BenchmarkHandler(b *testing.B) {
 	canned := &cannedCore{deliveries: benchDeliveries(b, 10)}
-	s, err := newServer(door{messages: canned, queues: canned}, time.Now().UnixMilli, Options{Logger: quiet()})
+	s, err := newServer(sameDoor(door{messages: canned, queues: canned}), time.Now().UnixMilli, Options{Logger: quiet()})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -177,7 +177,7 @@ func BenchmarkHandler(b *testing.B) {
 // this frontend on a core that answers at once.
 func BenchmarkWire(b *testing.B) {
 	canned := &cannedCore{}
-	whole, err := newServer(door{messages: canned, queues: canned}, time.Now().UnixMilli, Options{Logger: quiet()})
+	whole, err := newServer(sameDoor(door{messages: canned, queues: canned}), time.Now().UnixMilli, Options{Logger: quiet()})
 	if err != nil {
 		b.Fatal(err)
 	}

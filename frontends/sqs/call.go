@@ -62,7 +62,7 @@ func newCall(s *Server) *call {
 func (c *call) reset() {
 	c.letGo()
 	c.ctx, c.http, c.client = nil, nil, door{}
-	if c.server.signed != nil {
+	if c.server.keys.Load() != nil {
 		c.claim.Close()
 	}
 	c.params.reset()

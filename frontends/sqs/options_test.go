@@ -22,7 +22,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		"no scheme":     {URLBase: "example.org"},
 		"other scheme":  {URLBase: "ftp://example.org"},
 	} {
-		if _, err := newServer(door{}, time.Now().UnixMilli, o); err == nil {
+		if _, err := newServer(sameDoor(door{}), time.Now().UnixMilli, o); err == nil {
 			t.Errorf("%s: %+v was taken", name, o)
 		}
 	}

@@ -6,13 +6,13 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/valyala/fasthttp"
 
 	"github.com/leasemq/broker/core"
 	"github.com/leasemq/broker/frontends"
-	"github.com/leasemq/broker/frontends/sqs/sigv4"
 )
 
 // Bounds of a connection's buffers, in bytes. The header must fit the first:
@@ -29,10 +29,10 @@ type Server struct {
 	client  door
 	now     func() int64 // the core's clock, milliseconds since the epoch
 	actions map[string]action
-	signed  *sigv4.Verifier // nil: signatures are not looked at
-	clients map[string]door // of the access keys, by id
-	calls   sync.Pool       // of *call
-	purged  recent          // names of queues
+	doorOf  func(id string) door    // of the principal that an access key is
+	keys    atomic.Pointer[keyring] // nil: signatures are not looked at
+	calls   sync.Pool               // of *call
+	purged  recent                  // names of queues
 	deleted recent
 	unread  unread
 	handler func(ctx context.Context, rc *fasthttp.RequestCtx)
@@ -44,26 +44,21 @@ func New(engine *core.Engine, o Options) (*Server, error) {
 		c := engine.Client(core.Principal{Name: name, Origin: core.OriginSQS})
 		return door{messages: c, queues: c, moves: c}
 	}
-	s, err := newServer(client(""), engine.Now, o)
-	if err != nil {
-		return nil, err
-	}
-	for id := range s.clients {
-		s.clients[id] = client(id)
-	}
-	return s, nil
+	return newServer(client, engine.Now, o)
 }
 
-func newServer(client door, now func() int64, o Options) (*Server, error) {
+// newServer returns a Server whose principals reach the core by the doors that
+// doorOf opens; that of nobody in particular is of "".
+func newServer(doorOf func(id string) door, now func() int64, o Options) (*Server, error) {
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, fmt.Errorf("sqs: %w", err)
 	}
-	s := &Server{options: o, client: client, now: now, actions: make(map[string]action)}
+	s := &Server{options: o, client: doorOf(""), doorOf: doorOf, now: now, actions: make(map[string]action)}
 	for _, a := range actions() {
 		s.actions[a.name] = a
 	}
-	if err := s.takeKeys(o); err != nil {
+	if err := s.SetAccessKeys(o.AccessKeys); err != nil {
 		return nil, fmt.Errorf("sqs: %w", err)
 	}
 	s.calls.New = func() any { return newCall(s) }

@@ -150,7 +150,7 @@ func (w *world) start() {
 	var s *Server
 	var err error
 	if w.fails != nil {
-		s, err = newServer(door{messages: &cannedCore{err: w.fails}, queues: &cannedCore{}}, time.Now().UnixMilli, w.options)
+		s, err = newServer(sameDoor(door{messages: &cannedCore{err: w.fails}, queues: &cannedCore{}}), time.Now().UnixMilli, w.options)
 	} else {
 		s, err = New(w.engine, w.options)
 	}

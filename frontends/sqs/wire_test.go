@@ -495,7 +495,7 @@ func TestConnectionAboveTheLimitIsRefusedKindly(t *testing.T) {
 func TestDrainAnswersWhatIsInFlight(t *testing.T) {
 	release := make(chan struct{})
 	entered := make(chan struct{}, 16)
-	s, err := newServer(door{messages: &cannedCore{publish: func() { entered <- struct{}{}; <-release }}, queues: &cannedCore{}}, time.Now().UnixMilli, Options{Logger: quiet()})
+	s, err := newServer(sameDoor(door{messages: &cannedCore{publish: func() { entered <- struct{}{}; <-release }}, queues: &cannedCore{}}), time.Now().UnixMilli, Options{Logger: quiet()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -544,7 +544,7 @@ func TestPanicIsAnInternalFailure(t *testing.T) {
 	var log bytes.Buffer
 	var mu sync.Mutex
 	logger := slog.New(slog.NewTextHandler(&lockedWriter{w: &log, mu: &mu}, nil))
-	s, err := newServer(door{messages: &cannedCore{publish: func() { panic("a bug") }}, queues: &cannedCore{}}, time.Now().UnixMilli, Options{Logger: logger})
+	s, err := newServer(sameDoor(door{messages: &cannedCore{publish: func() { panic("a bug") }}, queues: &cannedCore{}}), time.Now().UnixMilli, Options{Logger: logger})
 	if err != nil {
 		t.Fatal(err)
 	}
