@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/leasemq/broker/cmd/broker/bench"
+	"github.com/leasemq/broker/configs"
 	"github.com/leasemq/broker/frontends/sqs"
 )
 
@@ -33,6 +34,7 @@ type benchServerFlags struct {
 	data   string
 	memory bool
 	sync   string
+	key    configs.AccessKey // that requests must be signed with; no id: none
 }
 
 func (f *benchServerFlags) add(cmd *cobra.Command) {
@@ -86,7 +88,11 @@ func (f *benchServerFlags) startHere(ctx context.Context, dir string) (*benchSer
 	if err != nil {
 		return nil, err
 	}
-	frontend, err := sqs.New(node.Engine, sqs.Options{Logger: slog.New(slog.DiscardHandler)})
+	o := sqs.Options{Logger: slog.New(slog.DiscardHandler)}
+	if f.key.ID != "" {
+		o.AccessKeys = []sqs.AccessKey{{ID: f.key.ID, Secret: string(f.key.Secret)}}
+	}
+	frontend, err := sqs.New(node.Engine, o)
 	if err != nil {
 		return nil, errors.Join(err, node.Close())
 	}
@@ -127,7 +133,7 @@ func serveHere(ctx context.Context, f httpFrontend, drain func()) (*benchServer,
 // startCanned starts the target with canned answers.
 func startCanned(ctx context.Context, spawn bool) (*benchServer, error) {
 	if spawn {
-		return spawnServer(ctx, []string{"bench", "canned"}, "")
+		return spawnServer(ctx, []string{"bench", "canned"}, nil, "")
 	}
 	return serveCanned(ctx)
 }
@@ -152,12 +158,21 @@ func (f *benchServerFlags) startChild(ctx context.Context, dir string) (*benchSe
 	} else {
 		args = append(args, "--data", dir)
 	}
-	return spawnServer(ctx, args, "/health")
+	var env []string
+	if f.key.ID != "" {
+		// JSON is YAML in one line; the command line is for everyone to see.
+		text, err := json.Marshal([]map[string]string{{"id": f.key.ID, "secret": string(f.key.Secret)}})
+		if err != nil {
+			return nil, err
+		}
+		env = []string{"BROKER_SQS_ACCESS_KEYS=" + string(text)}
+	}
+	return spawnServer(ctx, args, env, "/health")
 }
 
-// spawnServer starts this program with args and --ports-file, and waits until
-// health, if given, is answered.
-func spawnServer(ctx context.Context, args []string, health string) (*benchServer, error) {
+// spawnServer starts this program with args, --ports-file and env besides its
+// own environment, and waits until health, if given, is answered.
+func spawnServer(ctx context.Context, args, env []string, health string) (*benchServer, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -171,6 +186,7 @@ func spawnServer(ctx context.Context, args []string, health string) (*benchServe
 	var stderr bytes.Buffer
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), exe, append(args, "--ports-file", ports)...)
 	cmd.Stderr = &stderr
+	cmd.Env = append(os.Environ(), env...)
 	began := time.Now()
 	if err := cmd.Start(); err != nil {
 		return nil, err

@@ -4,12 +4,15 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/leasemq/broker/cmd/broker/bench"
+	"github.com/leasemq/broker/configs"
 )
 
 // benchRoundPause lets a server settle between two rounds.
@@ -23,6 +26,7 @@ type benchSQSFlags struct {
 	noop    bool
 	rounds  int
 	pid     int
+	keys    bench.Keys
 }
 
 func newBenchSQSCommand() *cobra.Command {
@@ -31,7 +35,10 @@ func newBenchSQSCommand() *cobra.Command {
 		Use:   "sqs",
 		Short: "Measure an SQS server: this broker, or any other",
 		Long: "Without --target, a broker is started for the run: in this process, or with --spawn as\n" +
-			"a process of its own. Senders and receivers each hold one connection.",
+			"a process of its own. Senders and receivers each hold one connection.\n\n" +
+			"With an access key every request is signed (SigV4), and a broker that is started verifies it. For a\n" +
+			"--target the key may come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. What signing costs counts\n" +
+			"as the client's time.",
 		Args: cobra.NoArgs,
 	}
 	f.add(cmd)
@@ -42,6 +49,9 @@ func newBenchSQSCommand() *cobra.Command {
 		}
 		if f.noop && (f.options.Protocol != bench.ProtocolJSON || f.options.Batch != 1 && f.options.Batch != 10) {
 			return failf(exitUsage, "--noop has canned answers for --protocol json with --batch 1 or 10 only")
+		}
+		if err := f.takeKeys(); err != nil {
+			return err
 		}
 		return f.measure(cmd, func(ctx context.Context) (*bench.Result, error) {
 			progress, done := showProgress(cmd.ErrOrStderr(), "sqs")
@@ -77,11 +87,38 @@ func (f *benchSQSFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&o.Prefix, "prefix", newRunPrefix(), "`NAME` that the queues begin with")
 	flags.BoolVar(&o.Keep, "keep", false, "leave the queues there")
 	flags.DurationVar(&o.Drain, "drain", time.Minute, "how long to wait at the end for messages that have not arrived")
+	flags.StringVar(&f.keys.ID, "access-key", "", "`ID` of the access key to sign requests with (environment with --target: AWS_ACCESS_KEY_ID)")
+	flags.StringVar(&f.keys.Secret, "secret-key", "", "its `SECRET`; other users can see command lines (environment with --target: AWS_SECRET_ACCESS_KEY)")
+	flags.StringVar(&f.keys.Region, "region", "us-east-1", "region to sign for")
 	f.server.add(cmd)
 	for _, name := range []string{"spawn", "data", "memory", "sync"} {
 		cmd.MarkFlagsMutuallyExclusive("target", name)
 	}
 }
+
+// takeKeys finds out what requests are signed with, if anything.
+func (f *benchSQSFlags) takeKeys() error {
+	k := &f.keys
+	if f.options.Target != "" && k.ID == "" && k.Secret == "" {
+		k.ID, k.Secret = os.Getenv("AWS_ACCESS_KEY_ID"), os.Getenv("AWS_SECRET_ACCESS_KEY")
+	}
+	switch {
+	case k.ID == "" && k.Secret == "":
+		return nil
+	case k.ID == "" || k.Secret == "":
+		return failf(exitUsage, "an access key has an id and a secret: give both --access-key and --secret-key")
+	case strings.Trim(k.ID, keyLetters) != "" || strings.Trim(k.Region, keyLetters) != "" || k.Region == "":
+		return failf(exitUsage, "--access-key and --region have letters, digits, dots, dashes and underscores only")
+	}
+	f.options.Keys = k
+	if f.options.Target == "" {
+		f.server.key = configs.AccessKey{ID: k.ID, Secret: configs.Secret(k.Secret)}
+	}
+	return nil
+}
+
+// keyLetters is what ids of access keys and names of regions are made of.
+const keyLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 
 // run does all rounds and picks the median one: by the ratio to the canned
 // answers if there is one, else by the rate.

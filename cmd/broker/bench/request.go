@@ -26,6 +26,7 @@ type Writer struct {
 	Path     string // of the endpoint; "/" if empty
 	Protocol Protocol
 	QueueURL string
+	Keys     *Keys // nil: the signature is one that nobody can verify
 
 	out, body []byte
 }
@@ -46,7 +47,12 @@ func (w *Writer) Request(action string, payload []byte) []byte {
 	b = append(b, w.Path...)
 	b = append(b, " HTTP/1.1\r\nHost: "...)
 	b = append(b, w.Host...)
-	b = append(b, "\r\n"+credentials...)
+	b = append(b, "\r\n"...)
+	if w.Keys != nil {
+		b = append(b, w.Keys.placeholders(w.Protocol)...)
+	} else {
+		b = append(b, credentials...)
+	}
 	n := len(payload)
 	if w.Protocol == ProtocolQuery {
 		b = append(b, "Content-Type: application/x-www-form-urlencoded\r\n"...)

@@ -44,6 +44,7 @@ type SQSOptions struct {
 	Seed      uint64        `json:"seed"`        // of the bodies
 	ServerPID int           `json:"server_pid"`  // another process whose CPU time is the server's; 0: none
 	Canned    bool          `json:"canned"`      // the target's answers are canned: nothing is checked
+	Keys      *Keys         `json:"-"`           // to sign requests with; nil: they are not
 	Progress  Progress      `json:"-"`           // may be nil
 }
 
@@ -307,7 +308,7 @@ func (r *sqsRun) result(cost Cost) *Result {
 
 // createQueues makes the queues of the run.
 func (r *sqsRun) createQueues(ctx context.Context) error {
-	l := line{addr: r.addr}
+	l := r.line()
 	defer l.close()
 	rd := Reader{Protocol: r.o.Protocol}
 	for i := range r.o.Queues {
@@ -345,7 +346,7 @@ func createPayload(p Protocol, name string, fifo bool) []byte {
 }
 
 func (r *sqsRun) deleteQueues(ctx context.Context) error {
-	l := line{addr: r.addr}
+	l := r.line()
 	defer l.close()
 	rd := Reader{Protocol: r.o.Protocol}
 	var errs []error
@@ -367,17 +368,20 @@ func (r *sqsRun) deleteQueues(ctx context.Context) error {
 }
 
 func (r *sqsRun) writer(queue string) *Writer {
-	return &Writer{Host: r.host, Path: r.path, Protocol: r.o.Protocol, QueueURL: queue}
+	return &Writer{Host: r.host, Path: r.path, Protocol: r.o.Protocol, QueueURL: queue, Keys: r.o.Keys}
 }
+
+func (r *sqsRun) line() line { return line{addr: r.addr, signer: NewSigner(r.o.Keys)} }
 
 // line is a connection that is opened when needed and again after an error.
 type line struct {
-	addr string
-	conn *Conn
-	stop func() bool
+	addr   string
+	signer *Signer
+	conn   *Conn
+	stop   func() bool
 }
 
-// do sends a request and reads the answer. The end of ctx breaks it off.
+// do signs a request, sends it and reads the answer. The end of ctx breaks it off.
 func (l *line) do(ctx context.Context, request []byte) (Answer, error) {
 	if l.conn == nil {
 		conn, err := Dial(ctx, l.addr, requestTimeout)
@@ -387,6 +391,7 @@ func (l *line) do(ctx context.Context, request []byte) (Answer, error) {
 		l.conn = conn
 		l.stop = context.AfterFunc(ctx, func() { _ = conn.Close() })
 	}
+	l.signer.Sign(request, time.Now())
 	a, err := l.conn.Do(request)
 	if err != nil || l.conn.Closing() {
 		l.close()

@@ -20,7 +20,7 @@ type sqsSender struct {
 func (s *sqsSender) work(ctx context.Context) {
 	r := s.run
 	queue := s.index % r.o.Queues
-	s.line.addr = r.addr
+	s.line = r.line()
 	defer s.line.close()
 	w := r.writer(r.queues[queue])
 	request := w.Send(r.bodies, r.o.Batch, r.o.FIFO)
@@ -119,7 +119,7 @@ type sqsReceiver struct {
 func (c *sqsReceiver) work(ctx context.Context) {
 	r := c.run
 	queue := c.index % r.o.Queues
-	c.line.addr = r.addr
+	c.line = r.line()
 	defer c.line.close()
 	c.reader.Protocol = r.o.Protocol
 	c.writer = r.writer(r.queues[queue])
