@@ -112,8 +112,8 @@ func TestAttributesOfSQSAreChecked(t *testing.T) {
 		"two encryptions":      {configs.Queue{Name: "a", SQSAttributes: map[string]string{"KmsMasterKeyId": "x", "SqsManagedSseEnabled": "true"}}, "one type of server-side encryption"},
 		"a period":             {configs.Queue{Name: "a", SQSAttributes: map[string]string{"KmsDataKeyReusePeriodSeconds": "59"}}, "KmsDataKeyReusePeriodSeconds"},
 	} {
-		_, err := broker.Run(t.Context(), broker.Edit(func(cfg *configs.Config) { cfg.Queues = []configs.Queue{c.queue} }))
-		if err == nil || !strings.Contains(err.Error(), "queues."+c.queue.Name+".sqs_attributes: ") || !strings.Contains(err.Error(), c.want) {
+		err := refused(t, broker.Edit(func(cfg *configs.Config) { cfg.Queues = []configs.Queue{c.queue} }))
+		if !strings.Contains(err.Error(), "queues."+c.queue.Name+".sqs_attributes: ") || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: a node starts or says %v, want %q", name, err, c.want)
 		}
 	}

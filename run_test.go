@@ -42,6 +42,18 @@ func run(t *testing.T, options ...broker.Option) *broker.Node {
 	return node
 }
 
+// refused returns why a node does not start.
+func refused(t *testing.T, options ...broker.Option) error {
+	t.Helper()
+	node, err := broker.Run(t.Context(), options...)
+	if err == nil {
+		_ = node.Close()
+		t.Errorf("Run accepted it")
+		return errors.New("accepted")
+	}
+	return err
+}
+
 func get(t *testing.T, url string) (int, string) {
 	t.Helper()
 	res, err := http.Get(url)
@@ -166,10 +178,7 @@ func TestRunChecksItsSettings(t *testing.T) {
 		"open listener":    broker.Edit(func(c *configs.Config) { c.Listen = "0.0.0.0" }),
 		"account":          broker.Edit(func(c *configs.Config) { c.SQS.Account = "1" }),
 	} {
-		if node, err := broker.Run(t.Context(), option); err == nil {
-			node.Close()
-			t.Errorf("%s: Run accepted it", name)
-		}
+		t.Run(name, func(t *testing.T) { _ = refused(t, option) })
 	}
 }
 
@@ -300,11 +309,15 @@ func TestLongPollEndsEmptyWhenTheNodeStops(t *testing.T) {
 	}
 }
 
-func sqsClient(node *broker.Node) *sqs.Client {
+// sqsClient returns a client of a node that asks for no access key.
+func sqsClient(node *broker.Node) *sqs.Client { return signingClient(node, "us-east-1", "x", "x", "") }
+
+// signingClient returns a client with the given access key.
+func signingClient(node *broker.Node, region, id, secret, token string) *sqs.Client {
 	return sqs.New(sqs.Options{
 		BaseEndpoint:     aws.String("http://" + node.Addr("sqs")),
-		Region:           "us-east-1",
-		Credentials:      credentials.NewStaticCredentialsProvider("x", "x", ""),
+		Region:           region,
+		Credentials:      credentials.NewStaticCredentialsProvider(id, secret, token),
 		RetryMaxAttempts: 1,
 	})
 }

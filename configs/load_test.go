@@ -31,6 +31,30 @@ func load(t *testing.T, s configs.Sources) *configs.Loaded {
 	return l
 }
 
+// loadSays loads what is wrong, and returns the error.
+func loadSays(t *testing.T, s configs.Sources, want string) error {
+	t.Helper()
+	_, err := configs.Load(s)
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("error is %v, want one with %q", err, want)
+	}
+	return err
+}
+
+// checkSays checks the default settings after edit; an empty want is no error.
+func checkSays(t *testing.T, edit func(*configs.Config), want string) {
+	t.Helper()
+	cfg := configs.Default()
+	edit(&cfg)
+	err := cfg.Check(kinds)
+	switch {
+	case want == "" && err != nil:
+		t.Errorf("Check: %v", err)
+	case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+		t.Errorf("Check = %v, want an error with %q", err, want)
+	}
+}
+
 func TestLaterSourceWins(t *testing.T) {
 	file := write(t, "broker.yaml", "storage:\n  sync: interval\n  sync_interval: 7ms\n  profile: large\nlog:\n  level: debug\n")
 	l := load(t, configs.Sources{
@@ -105,10 +129,7 @@ func TestFileFormsThatAreRefused(t *testing.T) {
 		"a scalar":      {"dev\n", "expected keys"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := configs.Load(configs.Sources{File: write(t, "broker.yaml", c.content)})
-			if err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("error is %v, want one with %q", err, c.want)
-			}
+			loadSays(t, configs.Sources{File: write(t, "broker.yaml", c.content)}, c.want)
 		})
 	}
 }
@@ -251,15 +272,7 @@ func TestCheckBounds(t *testing.T) {
 		"no data in memory":  {func(c *configs.Config) { c.Node.Data, c.Node.Memory = "", true }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg := configs.Default()
-			c.edit(&cfg)
-			err := cfg.Check(kinds)
-			switch {
-			case c.want == "" && err != nil:
-				t.Errorf("Check: %v", err)
-			case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
-				t.Errorf("Check = %v, want an error with %q", err, c.want)
-			}
+			checkSays(t, c.edit, c.want)
 		})
 	}
 }

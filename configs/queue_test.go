@@ -235,11 +235,7 @@ func TestCheckOfQueues(t *testing.T) {
 			c.AutoCreateQueue = &configs.Queue{DeadLetter: configs.DeadLetter{Queue: "x", MaxReceives: new(1)}}
 		}, "auto_create_queue.dead_letter.queue: x is not one of queues"},
 	} {
-		cfg := configs.Default()
-		c.edit(&cfg)
-		if err := cfg.Check(kinds); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: Check = %v, want an error with %q", name, err, c.want)
-		}
+		t.Run(name, func(t *testing.T) { checkSays(t, c.edit, c.want) })
 	}
 }
 

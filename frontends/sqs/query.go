@@ -3,6 +3,7 @@ package sqs
 import (
 	"bytes"
 	"cmp"
+	"encoding/hex"
 	"errors"
 	"slices"
 )
@@ -66,12 +67,11 @@ func unescapeQuery(b []byte, a *arena) (text, error) {
 			if i+2 >= len(b) {
 				return nil, errQuerySyntax
 			}
-			high, ok1 := unhex(b[i+1])
-			low, ok2 := unhex(b[i+2])
-			if !ok1 || !ok2 {
+			var d [1]byte
+			if _, err := hex.Decode(d[:], b[i+1:i+3]); err != nil {
 				return nil, errQuerySyntax
 			}
-			dst = append(dst, high<<4|low)
+			dst = append(dst, d[0])
 			i += 2
 		default:
 			dst = append(dst, c)

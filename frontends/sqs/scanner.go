@@ -1,6 +1,7 @@
 package sqs
 
 import (
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"math"
@@ -224,27 +225,9 @@ func hex4(b []byte) (rune, bool) {
 	if len(b) < 4 {
 		return 0, false
 	}
-	var r rune
-	for _, c := range b[:4] {
-		d, ok := unhex(c)
-		if !ok {
-			return 0, false
-		}
-		r = r<<4 | rune(d)
-	}
-	return r, true
-}
-
-func unhex(c byte) (byte, bool) {
-	switch {
-	case '0' <= c && c <= '9':
-		return c - '0', true
-	case 'a' <= c && c <= 'f':
-		return c - 'a' + 10, true
-	case 'A' <= c && c <= 'F':
-		return c - 'A' + 10, true
-	}
-	return 0, false
+	var d [2]byte
+	_, err := hex.Decode(d[:], b[:4])
+	return rune(d[0])<<8 | rune(d[1]), err == nil
 }
 
 // integer reads a number without a fraction or an exponent, or null.

@@ -2,6 +2,7 @@ package sigv4
 
 import (
 	"bytes"
+	"encoding/hex"
 	"slices"
 )
 
@@ -207,25 +208,12 @@ func unescape(b []byte) (c byte, n int) {
 	case b[0] == '+':
 		return ' ', 1
 	case b[0] == '%' && len(b) > 2:
-		high, ok1 := unhex(b[1])
-		low, ok2 := unhex(b[2])
-		if ok1 && ok2 {
-			return high<<4 | low, 3
+		var d [1]byte
+		if _, err := hex.Decode(d[:], b[1:3]); err == nil {
+			return d[0], 3
 		}
 	}
 	return b[0], 1
-}
-
-func unhex(c byte) (byte, bool) {
-	switch {
-	case '0' <= c && c <= '9':
-		return c - '0', true
-	case 'a' <= c && c <= 'f':
-		return c - 'a' + 10, true
-	case 'A' <= c && c <= 'F':
-		return c - 'A' + 10, true
-	}
-	return 0, false
 }
 
 // appendEscaped escapes all but the unreserved characters of RFC 3986.
