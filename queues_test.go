@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 	"github.com/google/go-cmp/cmp"
@@ -202,10 +201,7 @@ func TestQueueCreatedOnFirstUseHasWhatIsConfigured(t *testing.T) {
 			Tags:       map[string]string{"env": "dev"},
 		}
 	}))
-	client := sqs.New(sqs.Options{
-		BaseEndpoint: aws.String("http://" + node.Addr("sqs")), Region: "us-east-1",
-		Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
-	})
+	client := sqsClient(node)
 	for _, name := range []string{"new", "new.fifo"} {
 		if _, err := client.GetQueueUrl(t.Context(), &sqs.GetQueueUrlInput{QueueName: &name}); err != nil {
 			t.Fatal(err)
@@ -226,10 +222,7 @@ func TestQueueCreatedOnFirstUseHasWhatIsConfigured(t *testing.T) {
 
 	// Without it, a queue that is not there is not there.
 	node = run(t)
-	client = sqs.New(sqs.Options{
-		BaseEndpoint: aws.String("http://" + node.Addr("sqs")), Region: "us-east-1",
-		Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
-	})
+	client = sqsClient(node)
 	_, err := client.GetQueueUrl(t.Context(), &sqs.GetQueueUrlInput{QueueName: aws.String("new")})
 	if missing := (*types.QueueDoesNotExist)(nil); !errors.As(err, &missing) {
 		t.Errorf("GetQueueUrl answers %v", err)

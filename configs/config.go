@@ -67,7 +67,7 @@ type SQS struct {
 // Admin configures the admin listener: health, metrics and the REST API.
 type Admin struct {
 	Listen       string `yaml:"listen" doc:"Address of the admin listener, written like sqs.listen."`
-	MetricQueues int    `yaml:"metric_queues" doc:"Most queues that /metrics shows one by one; broker_series_dropped_total counts the rest."`
+	MetricQueues int    `yaml:"metric_queues" doc:"Most queues that /metrics shows one by one, those with the most messages; broker_series_dropped_total counts the rest."`
 }
 
 // Log configures the log on standard error.

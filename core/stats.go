@@ -1,6 +1,9 @@
 package core
 
-import "context"
+import (
+	"context"
+	"fmt"
+)
 
 // Stats counts the messages of a queue; asking loads it. Counters include what
 // is decided and not yet durable. Delayed is exact up to delayedCountMax due
@@ -21,6 +24,56 @@ func (c *Client) Stats(_ context.Context, name string) (QueueStats, error) {
 		return nil
 	})
 	return st, err
+}
+
+// Backlog tells how many messages a queue holds.
+type Backlog struct {
+	Name     string
+	Messages int64
+}
+
+// Backlogs returns the backlogs of up to max queues whose names sort after the
+// given one, by name. Unlike Stats it loads no queue.
+func (c *Client) Backlogs(ctx context.Context, after string, max int) ([]Backlog, error) {
+	e := c.engine
+	if err := e.up(); err != nil {
+		return nil, err
+	}
+	var out []Backlog
+	var qids []QID
+	err := e.store.Names("", after, func(name string, q QID) bool {
+		out, qids = append(out, Backlog{Name: name}), append(qids, q)
+		return len(out) < max
+	})
+	for i := range out {
+		if err == nil {
+			out[i].Messages, err = e.backlog(ctx, out[i].Name, qids[i])
+		}
+	}
+	return out, err
+}
+
+func (e *Engine) backlog(ctx context.Context, name string, qid QID) (int64, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	e.tableMu.RLock()
+	q := e.byName[name]
+	e.tableMu.RUnlock()
+	if q != nil {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		return q.state.Messages, nil
+	}
+	b, err := e.store.QueueState(qid)
+	if err != nil || b == nil {
+		return 0, err
+	}
+	st, err := decodeQueueState(b)
+	if err != nil {
+		return 0, fmt.Errorf("queue %q: %w", name, err)
+	}
+	return st.Messages, nil
 }
 
 // delayedCountMax bounds what counting due messages may cost.

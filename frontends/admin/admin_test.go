@@ -570,6 +570,14 @@ func TestMetricsShowQueuesUpToTheLimit(t *testing.T) {
 	if strings.Contains(body, `queue="c"`) {
 		t.Error("metrics show a third queue")
 	}
+	// The limit is for those with the least to tell.
+	n.want(200, "POST", admin.QueuePath("c")+"/messages", `{"messages":[{"body":"x"},{"body":"y"},{"body":"z"}]}`, nil)
+	_, body = n.call("GET", "/metrics", "")
+	for queue, want := range map[string]bool{"a": true, "b": false, "c": true} {
+		if got := strings.Contains(body, `queue="`+queue+`"`); got != want {
+			t.Errorf("queue %s is shown: %t, want %t", queue, got, want)
+		}
+	}
 }
 
 func TestProfilesOnlyWhenAsked(t *testing.T) {

@@ -1,10 +1,13 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -83,27 +86,41 @@ func (c *queueCollector) Describe(ch chan<- *prometheus.Desc) {
 func (c *queueCollector) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeWait)
 	defer cancel()
-	total, after := 0, ""
-	for {
-		names, err := c.client.Queues(ctx, "", after, queuesMax)
-		if err != nil {
-			c.log.Warn("list queues for metrics", "error", err)
-			break
-		}
-		for i, name := range names {
-			if total+i < c.most {
-				c.queue(ctx, ch, name)
-			}
-		}
-		total += len(names)
-		if len(names) < queuesMax {
-			break
-		}
-		after = names[len(names)-1]
+	names, total := c.largest(ctx)
+	for _, name := range names {
+		c.queue(ctx, ch, name)
 	}
 	c.dropped.Add(float64(max(0, total-max(0, c.most))))
 	ch <- prometheus.MustNewConstMetric(c.total, prometheus.GaugeValue, float64(total))
 	c.dropped.Collect(ch)
+}
+
+// largest returns the queues to show, those with the most messages, and how many
+// there are. Queues that are not shown are not loaded.
+func (c *queueCollector) largest(ctx context.Context) (names []string, total int) {
+	var kept []core.Backlog
+	byBacklog := func(a, b core.Backlog) int {
+		return cmp.Or(cmp.Compare(b.Messages, a.Messages), strings.Compare(a.Name, b.Name))
+	}
+	for after := ""; ; {
+		page, err := c.client.Backlogs(ctx, after, queuesMax)
+		if err != nil {
+			c.log.Warn("list queues for metrics", "error", err)
+			break
+		}
+		total += len(page)
+		kept = append(kept, page...)
+		slices.SortFunc(kept, byBacklog)
+		kept = kept[:min(len(kept), max(0, c.most))]
+		if len(page) < queuesMax {
+			break
+		}
+		after = page[len(page)-1].Name
+	}
+	for _, b := range kept {
+		names = append(names, b.Name)
+	}
+	return names, total
 }
 
 func (c *queueCollector) queue(ctx context.Context, ch chan<- prometheus.Metric, name string) {
