@@ -334,6 +334,12 @@ func (w *world) compare(y *yard, st *core.QueueStats, seen map[core.Seq]bool, l 
 		}
 		bytes += m.counted
 		mark, received := s.states[r]
+		if hold := s.cfg.Delay.Milliseconds(); !received && hold > 0 && s.cfg.Kind == core.KindFIFO {
+			if m.at+hold > now {
+				delayed++
+				delayedMost++
+			}
+		}
 		if !received && r.Place.Kind == core.PlaceDelayed && int64(r.Place.N) > now-grain {
 			delayedMost++
 			if int64(r.Place.N) > now {

@@ -130,7 +130,7 @@ func (r *rig) checkStats() {
 				loose = true
 			case !m.mayBeReady(now) && m.received:
 				want.InFlight++
-			case m.due > now && !m.received:
+			case !m.mayBeReady(now) && !m.received:
 				want.Delayed++
 			default:
 				want.Ready++

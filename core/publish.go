@@ -270,6 +270,7 @@ func (q *queue) put(g *group, drafts []draft) {
 			q.rememberDedup(g, sl, d)
 		}
 		q.place(g, sl, d, keep)
+		q.young(d.seq, d.at)
 	}
 	q.snapshot(g, sl)
 }

@@ -36,6 +36,7 @@ type queue struct {
 	paged   sync.Cond // a page has been taken over
 
 	sleeping []sleeper // FIFO lanes whose head is delayed, by time
+	ages     ages      // FIFO queues with a delay
 
 	leases   leaseTable
 	inFlight int
@@ -216,6 +217,7 @@ func (q *queue) clearLocked() {
 	q.tail = q.newLane(Place{}, laneState{Cursor: q.state.Cursor})
 	q.due = &dueLane{win: window{budget: &q.engine.windowBytes}, due: q.state.DueCursor, seq: q.state.DueSeq, hot: q.state.Delayed > 0}
 	q.lanes, q.ring, q.sleeping, q.deferred, q.attempts = nil, nil, nil, nil, nil
+	q.ages = ages{}
 	q.full = false
 }
 

@@ -81,6 +81,9 @@ const delayedCountMax = 100_000
 
 // delayedNow counts the messages that are not due yet.
 func (q *queue) delayedNow() (int64, error) {
+	if q.fifo() {
+		return q.heldByDelay()
+	}
 	n := q.state.Delayed - int64(q.due.win.len())
 	if !q.due.hot || n <= 0 {
 		return max(n, 0), nil

@@ -217,6 +217,9 @@ func (c *Client) Configure(ctx context.Context, name string, edit func(*QueueCon
 		g.putSource(name, q.rec.Config.Redelivery.DeadLetterQueue, cfg.Redelivery.DeadLetterQueue)
 		done, q.lastGroup, q.configGroup = g.done, g.n, g.n
 		c.engine.seq.end()
+		if cfg.Delay != q.rec.Config.Delay {
+			q.ages = ages{} // of another delay
+		}
 		q.setRecord(&rec)
 		q.rouse()
 		info = q.infoLocked()

@@ -68,6 +68,7 @@ func (q *queue) putDrop(g *group, sl *slot, le *lease) {
 	if le.lane != nil && le.lane != q.tail {
 		le.lane.count--
 	}
+	q.ages.drop(le.seq)
 	sl.drops = append(sl.drops, le.seq)
 	q.settled++
 }
