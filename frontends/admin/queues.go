@@ -104,7 +104,7 @@ func (s *Server) createQueue(r *http.Request) (int, any, error) {
 	status := http.StatusCreated
 	if !created {
 		status = http.StatusOK
-		if err := sameSettings(q.Config, b); err != nil {
+		if err := sameSettings(q.Config, b, cfg.Attributes); err != nil {
 			return 0, nil, err
 		}
 	}
@@ -113,13 +113,17 @@ func (s *Server) createQueue(r *http.Request) (int, any, error) {
 }
 
 // sameSettings fails if the settings that a request names are not those of the
-// queue that is there already. What it does not name may differ.
-func sameSettings(c core.QueueConfig, request []byte) error {
+// queue that is there already. What it does not name may differ. attributes are
+// those that the request names in the form in which they are kept.
+func sameSettings(c core.QueueConfig, request []byte, attributes map[string]string) error {
 	have := showSettings(c)
 	want := createRequest{Settings: showSettings(c)}
 	want.Settings.Tags, want.Settings.Attributes = nil, nil
 	if err := decode(request, &want); err != nil {
 		return err
+	}
+	if want.Settings.Attributes != nil {
+		want.Settings.Attributes = attributes
 	}
 	want.Settings.keepAbsent(have)
 	if !reflect.DeepEqual(have, want.Settings) {
