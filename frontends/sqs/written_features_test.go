@@ -185,6 +185,7 @@ func docMoves() []docRow {
 		{"source must be a dead-letter queue", "yes", unknown, "", []string{"error/move from a queue that is no DLQ"}},
 		{"one active task a source", "InvalidParameterValue", unknown, "", []string{"error/second move of a source"}},
 		{"active tasks of an account", "100", unknown, "", []string{"limit/active moves/*"}},
+		{"longest task", "36 hours", unknown, "36 hours, then FAILED with RequestTimeout", []string{"TestEveryMoveFailureHasACode"}},
 		{"moved messages count as new", "new id, enqueue time, retention", unknown, "", []string{"transcript move"}},
 		{"states and FailureReason", "yes", unknown, "", []string{"transcript move", "action/CancelMessageMoveTask"}},
 		{"unknown source, destination, task", "404", unknown, "", []string{"error/source of a move", "error/destination of a move", "error/move task"}},

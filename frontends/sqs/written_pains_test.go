@@ -75,7 +75,6 @@ func docDifferences() []docRow {
 		differs("A handle is of one queue", "A handle of another queue, or of one that was deleted and created again, is not valid. It outlives restarts.", "error/handle of another queue", "feature/handle of an earlier queue", "TestHandlesOutliveARestart"),
 		differs("Visibility may be changed after it ended", "As recorded from AWS, the message is hidden again; its documentation would answer MessageNotInflight.", "feature/change after expiry hides again"),
 		differs("A second move task is InvalidParameterValue", "As recorded from AWS; its documentation says UnsupportedOperation. A 101st is OverLimit.", "error/second move of a source", "limit/active moves/101"),
-		differs("A move task has no end after 36 hours", "It ends with what was ready when it began, which may take longer at a low rate; it outlives restarts and can be cancelled. AWS ends it."),
 		differs("Rates are not limited", "AWS limits FIFO queues to 300 calls a second for each action. FifoThroughputLimit is kept and shown, and limits nothing.", "setting/FifoThroughputLimit"),
 		differs("Pages of other sites are refused", "A request that a browser sends for a page of another site is refused unless it is signed: without access keys any page could purge a queue.", "TestPagesOfOtherSitesAreRefused"),
 		differs("503 with a hint", "A nearly full disk, a full queue and a node that stops refuse with ServiceUnavailable and Retry-After, which SDKs repeat; consumers go on where they can.", "error/disk full", "error/queue full", "error/node drains"),

@@ -46,6 +46,7 @@ func docTests() map[string]func(*testing.T) {
 		"TestMessagesOfOtherWires":                   TestMessagesOfOtherWires,
 		"TestOneGroupIsGivenToOneReceiverAtATime":    TestOneGroupIsGivenToOneReceiverAtATime,
 		"TestOptionsOfSignatures":                    TestOptionsOfSignatures,
+		"TestEveryMoveFailureHasACode":               TestEveryMoveFailureHasACode,
 		"TestPagesOfOtherSitesAreRefused":            TestPagesOfOtherSitesAreRefused,
 		"TestParkedPollsHoldNobodyUp":                TestParkedPollsHoldNobodyUp,
 		"TestPoliciesAreBounded":                     TestPoliciesAreBounded,
