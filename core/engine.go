@@ -105,9 +105,6 @@ func (e *Engine) start() error {
 	if err := e.loadReceiptKey(); err != nil {
 		return fmt.Errorf("receipt key: %w", err)
 	}
-	if err := e.indexSources(); err != nil {
-		return fmt.Errorf("sources of dead-letter queues: %w", err)
-	}
 	if err := e.loadUnclean(); err != nil {
 		return fmt.Errorf("unclean term: %w", err)
 	}
@@ -142,7 +139,6 @@ func (e *Engine) loadReceiptKey() error {
 			return err
 		}
 		g.put(Edit{Kind: EditPutRecord, Key: []byte(receiptKeyRecord), Value: b})
-		g.putSourcesIndexed() // of none: the store is new
 		done := g.done
 		e.seq.end()
 		if err := done.wait(); err != nil {
