@@ -13,6 +13,7 @@ const (
 	recentBytesMax   = 256 << 10
 	pageEntries      = 512
 	pageBytes        = 1 << 20
+	readAheadLanes   = 10  // lanes that one receive brings into memory
 	prefetchBelow    = 256 // entries left in the window when the next page is fetched
 	returnedMax      = 64 << 10
 )

@@ -260,7 +260,11 @@ func (q *queue) find(o *ReceiveOptions, dlq *queue, picks []pick) ([]pick, []Seq
 		if len(picks) > 0 || len(dead) > 0 || need != foundPage {
 			return picks, dead, nil
 		}
-		if err := q.readMore(page); err != nil {
+		err := q.readMore(page)
+		if err == nil && page != nil {
+			err = q.readAhead(o.Max)
+		}
+		if err != nil {
 			q.degrade(err)
 			return picks, nil, err
 		}
@@ -290,6 +294,25 @@ func (q *queue) readMore(l *lane) error {
 		return q.fetchDue()
 	}
 	return q.fetch(l)
+}
+
+// readAhead brings the lanes next in turn into memory, as far as a receive of
+// most messages comes: it would end at the first that is not there.
+func (q *queue) readAhead(most int) error {
+	for i, n := 0, 0; i < len(q.ring) && i < readAheadLanes && n < most; i++ {
+		l := q.ring[i]
+		if _, f := q.nextInLane(l); f == foundPage && !l.paging {
+			if err := q.fetch(l); err != nil {
+				return err
+			}
+		}
+		if q.fifo() {
+			n += max(1, l.win.len()) // a receive takes all it can from a group
+		} else {
+			n++
+		}
+	}
+	return nil
 }
 
 // deliver reads the bodies that are not in memory and fills out. Messages that
