@@ -81,6 +81,8 @@ func (f *benchSQSFlags) add(cmd *cobra.Command) {
 	flags.DurationVar(&o.Duration, "duration", 10*time.Second, "time of the measurement")
 	flags.Int64Var(&o.Count, "count", 0, "messages over all senders; 0: as many as --duration takes")
 	flags.IntVar(&o.Ahead, "ahead", 250, "messages a queue that senders may run ahead; 0: no bound")
+	flags.BoolVar(&o.Backlog, "backlog", false, "send all of --count first, then measure receives and deletes alone")
+	flags.Int64Var(&o.Hold, "hold", 0, "with --backlog: messages that stay in flight until nothing else comes")
 	flags.BoolVar(&o.FIFO, "fifo", false, "FIFO queues")
 	flags.IntVar(&o.Groups, "groups", 16, "with --fifo: message groups a sender")
 	flags.IntVar(&o.Wait, "wait", 1, "seconds of a long poll")

@@ -93,6 +93,8 @@ func TestBenchSQSCountsEveryMessage(t *testing.T) {
 		{"--rate", "5000"},
 		{"--access-key", "AKIDEXAMPLE", "--secret-key", "wJalr/+", "--region", "eu-west-1"},
 		{"--access-key", "AKIDEXAMPLE", "--secret-key", "wJalr/+", "--protocol", "query", "--batch", "10"},
+		{"--batch", "10", "--backlog"},
+		{"--batch", "10", "--backlog", "--fifo", "--groups", "40", "--hold", "300", "--wait", "0"},
 	} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			args := append([]string{"sqs", "--memory", "--count", "555", "--senders", "4", "--receivers", "4", "--queues", "2"}, args...)
@@ -188,6 +190,8 @@ func TestBenchTellsWhatIsWrongWithItsFlags(t *testing.T) {
 		{"sqs", "--access-key", "a"},
 		{"sqs", "--secret-key", "a"},
 		{"sqs", "--access-key", "a/b", "--secret-key", "a"},
+		{"sqs", "--backlog"},
+		{"sqs", "--hold", "1", "--count", "1"},
 		{"core", "--sync", "sometimes"},
 		{"core", "--mode", "backlog", "--memory"},
 		{"core", "--queues", "0"},

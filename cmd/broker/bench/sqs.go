@@ -35,6 +35,8 @@ type SQSOptions struct {
 	Duration  time.Duration `json:"duration_ns"` // measured; 0 with Count
 	Count     int64         `json:"count"`       // messages over all senders; 0: by Duration
 	Ahead     int           `json:"ahead"`       // messages a queue that senders may run ahead; 0: no limit
+	Backlog   bool          `json:"backlog"`     // receivers start when all of Count is sent, and are measured alone
+	Hold      int64         `json:"hold"`        // Backlog: messages that stay in flight until nothing else comes
 	FIFO      bool          `json:"fifo"`        //
 	Groups    int           `json:"groups"`      // FIFO: message groups a sender
 	Wait      int           `json:"wait"`        // seconds of a long poll
@@ -67,6 +69,10 @@ func (o *SQSOptions) check() error {
 		return fmt.Errorf("%d groups: must be 1 to %d", o.Groups, groupsMax)
 	case o.Duration <= 0 && o.Count <= 0:
 		return errors.New("neither duration nor count is given")
+	case o.Backlog && (o.Count <= 0 || o.Receivers == 0 || o.Canned):
+		return errors.New("a backlog needs a count, receivers and a server that keeps messages")
+	case o.Hold < 0 || o.Hold > 0 && !o.Backlog:
+		return fmt.Errorf("%d messages to hold: needs a backlog", o.Hold)
 	}
 	return nil
 }
@@ -83,8 +89,10 @@ type sqsRun struct {
 	tracker  *Tracker
 	phase    Phase
 	began    time.Time
-	stopping atomic.Bool // senders
-	drained  atomic.Bool // receivers
+	stopping atomic.Bool  // senders
+	drained  atomic.Bool  // receivers
+	load     Cost         // of sending the backlog
+	held     atomic.Int64 // messages towards Hold
 	send     []*Meter
 	receive  []*Meter
 	del      []*Meter
@@ -134,7 +142,7 @@ func newSQSRun(o SQSOptions) (*sqsRun, error) {
 	}
 	r.tracker = NewTracker(o.Senders, groups)
 	ahead := o.Ahead
-	if o.Rate > 0 || o.Receivers == 0 {
+	if o.Rate > 0 || o.Receivers == 0 || o.Backlog {
 		ahead = 0 // an open loop waits for nobody
 	}
 	for range o.Queues {
@@ -166,13 +174,20 @@ func (r *sqsRun) drive(ctx context.Context) (Cost, error) {
 		r.phase.set(phaseMeasure)
 	}
 	idle := make([]*sqsReceiver, r.o.Receivers)
-	for i := range idle {
-		// Each has a context of its own, so that its last, empty poll can be
-		// broken off.
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		idle[i] = &sqsReceiver{run: r, index: i, cancel: cancel}
-		receivers.Go(func() { idle[i].work(ctx) })
+	startReceivers := func() {
+		for i := range idle {
+			// Each has a context of its own, so that its last, empty poll can be
+			// broken off.
+			ctx, cancel := context.WithCancel(ctx)
+			idle[i] = &sqsReceiver{run: r, index: i, cancel: cancel}
+			receivers.Go(func() {
+				defer cancel()
+				idle[i].work(ctx)
+			})
+		}
+	}
+	if !r.o.Backlog {
+		startReceivers()
 	}
 	for i := range r.o.Senders {
 		senders.Go(func() { (&sqsSender{run: r, index: i}).work(ctx) })
@@ -189,10 +204,15 @@ func (r *sqsRun) drive(ctx context.Context) (Cost, error) {
 		f.Stop() // senders that wait for room need none any more
 	}
 	senders.Wait()
+	if r.o.Backlog {
+		cost.end(r.o.ServerPID)
+		r.load, cost = cost, startCost(r.o.ServerPID)
+		startReceivers()
+	}
 	if err == nil {
 		r.drain(ctx)
 	}
-	if r.o.Count > 0 {
+	if r.o.Count > 0 && !r.o.Backlog {
 		cost.end(r.o.ServerPID)
 	}
 	r.drained.Store(true)
@@ -202,6 +222,9 @@ func (r *sqsRun) drive(ctx context.Context) (Cost, error) {
 		}
 	}
 	receivers.Wait()
+	if r.o.Backlog {
+		cost.end(r.o.ServerPID) // with the deletes of what was held
+	}
 	return cost, err
 }
 
@@ -288,15 +311,22 @@ func (r *sqsRun) result(cost Cost) *Result {
 	if r.o.Canned {
 		res.Kind = "sqs canned"
 	}
-	res.Steps = append(res.Steps, NewStep("send", cost.elapsed, r.send))
+	sending := cost.elapsed
+	if r.o.Backlog {
+		sending = r.load.elapsed
+	}
+	res.Steps = append(res.Steps, NewStep("send", sending, r.send))
 	if r.o.Receivers > 0 {
 		res.Steps = append(res.Steps,
 			NewStep("receive", cost.elapsed, r.receive),
 			NewStep("delete", cost.elapsed, r.del))
 		if !r.o.Canned {
-			passage := NewStep("passage", cost.elapsed, r.passage).Latency
 			v := r.tracker.Verdict()
-			res.Passage, res.Check = &passage, &v
+			res.Check = &v
+		}
+		if !r.o.Canned && !r.o.Backlog {
+			passage := NewStep("passage", cost.elapsed, r.passage).Latency
+			res.Passage = &passage
 		}
 	}
 	last := res.Steps[len(res.Steps)-1]

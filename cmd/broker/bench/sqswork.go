@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net"
@@ -110,7 +111,8 @@ type sqsReceiver struct {
 	reader  Reader
 	writer  *Writer
 	handles [][]byte
-	kept    []byte // the handles' bytes: an answer is gone with the next request
+	kept    []byte   // the handles' bytes: an answer is gone with the next request
+	held    [][]byte // handles that are used when nothing else comes
 	polling atomic.Bool
 	cancel  context.CancelFunc
 }
@@ -132,14 +134,35 @@ func (c *sqsReceiver) work(ctx context.Context) {
 			}
 		}
 		n, err := c.receive(ctx, receive, want)
-		if err == nil && n > 0 {
-			err = c.delete(ctx)
-			r.flows[queue].Done(n)
+		switch {
+		case err != nil:
+		case n == 0:
+			err = c.deleteHeld(ctx)
+		case r.o.Hold > 0 && r.held.Add(int64(n)) <= r.o.Hold:
+			for _, h := range c.handles {
+				c.held = append(c.held, bytes.Clone(h))
+			}
+		default:
+			err = c.delete(ctx, c.handles)
 		}
+		r.flows[queue].Done(n)
 		if err != nil && ctx.Err() == nil {
 			_ = pause(ctx, redialPause)
 		}
 	}
+	_ = c.deleteHeld(context.WithoutCancel(ctx)) // the meter knows of an error
+}
+
+// deleteHeld deletes what was held.
+func (c *sqsReceiver) deleteHeld(ctx context.Context) error {
+	for len(c.held) > 0 {
+		n := min(c.run.o.Batch, len(c.held))
+		if err := c.delete(ctx, c.held[:n]); err != nil {
+			return err
+		}
+		c.held = c.held[n:]
+	}
+	return nil
 }
 
 // receive makes one request and keeps up to want of the handles.
@@ -188,11 +211,11 @@ func (c *sqsReceiver) receive(ctx context.Context, request []byte, want int) (in
 	return len(messages), nil
 }
 
-// delete deletes what receive has kept.
-func (c *sqsReceiver) delete(ctx context.Context) error {
-	meter, n := c.run.del[c.index], len(c.handles)
+// delete deletes by handles.
+func (c *sqsReceiver) delete(ctx context.Context, handles [][]byte) error {
+	meter, n := c.run.del[c.index], len(handles)
 	start := time.Now()
-	a, err := c.line.do(ctx, c.writer.Delete(c.handles))
+	a, err := c.line.do(ctx, c.writer.Delete(handles))
 	if err == nil {
 		err = c.reader.Check(a)
 	}
