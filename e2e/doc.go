@@ -10,6 +10,8 @@
 //
 //   - LEASEMQ_BROKER: path of the binary to test; empty: build it
 //   - LEASEMQ_KILLS: how often the kill test kills (10)
+//   - LEASEMQ_POLLS: how many long polls TestAMessageWakesOnePoll parks (1,000)
+//   - LEASEMQ_SOAK=1: tests that have a long form run it
 //   - LEASEMQ_SEED: seed of the random tests; they print theirs
 //   - LEASEMQ_CLIENTS=optional: a client that is not installed skips its test
 //   - LEASEMQ_PYTHON_OLD: interpreter with an old boto3 (/usr/bin/python3)

@@ -43,7 +43,7 @@ type Options struct {
 	// nil: the defaults, with content-based deduplication for FIFO.
 	NewQueue func(name string) core.QueueConfig
 
-	MaxConnections int // a listener; 10,000
+	MaxConnections int // a listener; 16,384: 10,000 long polls and who sends to them
 	MaxPerAddress  int // connections from one IP address; no limit
 
 	HeaderTimeout time.Duration // from the first byte of a request to the end of its header; 10 s
@@ -77,7 +77,7 @@ const (
 	defaultAccount         = "000000000000"
 	defaultBodyBytesMax    = 8 << 20
 	defaultMessageBytesMax = 1 << 20
-	defaultMaxConnections  = 10_000
+	defaultMaxConnections  = 16_384
 	defaultHeaderTimeout   = 10 * time.Second
 	defaultBodyTimeout     = 30 * time.Second
 	defaultIdleTimeout     = 120 * time.Second
