@@ -17,13 +17,36 @@ type Conn struct {
 	address  netip.Addr
 	busy     atomic.Bool
 	linger   atomic.Int64 // nanoseconds
+	unsent   atomic.Pointer[func()]
 	once     sync.Once
 	err      error // of the one Close
 }
 
 // SetBusy says whether the connection owes its peer an answer. One that does
 // not may be closed at any time while draining. A fresh connection is not busy.
-func (c *Conn) SetBusy(busy bool) { c.busy.Store(busy) }
+// One that turns busy has sent its last answer: what OnUnsent was given is
+// forgotten.
+func (c *Conn) SetBusy(busy bool) {
+	if busy && c.unsent.Load() != nil {
+		c.unsent.Store(nil)
+	}
+	c.busy.Store(busy)
+}
+
+// OnUnsent has f called, once, by the writer of the answer that is due if it
+// cannot be written. That it can be does not say that the peer reads it.
+func (c *Conn) OnUnsent(f func()) { c.unsent.Store(&f) }
+
+// Write writes to the connection.
+func (c *Conn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	if err != nil {
+		if f := c.unsent.Swap(nil); f != nil {
+			(*f)()
+		}
+	}
+	return n, err
+}
 
 // SetLinger makes Close end the stream first and throw away, for at most d, what
 // the peer still sends. A connection that is closed over unread bytes is reset,

@@ -211,3 +211,23 @@ func TestLingerLetsThePeerRead(t *testing.T) {
 		t.Errorf("close: %v", err)
 	}
 }
+
+// TestAnUnsentAnswerIsTold: the writer of an answer that cannot be written calls
+// what it was given, once; what the answer before was given is forgotten.
+func TestAnUnsentAnswerIsTold(t *testing.T) {
+	ours, peer := net.Pipe()
+	c := &Conn{Conn: ours}
+	told := ""
+	c.OnUnsent(func() { told += "first " })
+	c.SetBusy(true)
+	c.OnUnsent(func() { told += "second " })
+	_ = peer.Close()
+	for range 2 {
+		if _, err := c.Write([]byte("answer")); err == nil {
+			t.Fatal("a write to nobody succeeded")
+		}
+	}
+	if told != "second " {
+		t.Errorf("told %q, want only the second, once", told)
+	}
+}

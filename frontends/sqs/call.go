@@ -41,6 +41,7 @@ type call struct {
 	settlements []core.Settlement
 	errs        []error
 	results     []result
+	parked      bool  // a receive has waited
 	granted     int64 // bytes of messages that the answer may take
 	held        int64 // counted in server.unread
 }
@@ -61,7 +62,7 @@ func newCall(s *Server) *call {
 // reset lets go of the request and keeps the memory, up to a bound.
 func (c *call) reset() {
 	c.letGo()
-	c.ctx, c.http, c.client = nil, nil, door{}
+	c.ctx, c.http, c.client, c.parked = nil, nil, door{}, false
 	if c.server.keys.Load() != nil {
 		c.claim.Close()
 	}

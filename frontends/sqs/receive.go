@@ -50,6 +50,7 @@ func receiveMessage(c *call) error {
 	case err != nil:
 		return err
 	}
+	c.giveBackUnsent(name)
 	c.growAnswer()
 	isFIFO := strings.HasSuffix(name, fifoSuffix)
 	c.answer.open("ReceiveMessage")
