@@ -26,6 +26,42 @@ func TestNewBoto3(t *testing.T) {
 	runScript(t, startNode(t, "--memory"), python, filepath.Join("testdata", "python", "client.py"), "json")
 }
 
+// TestOldCelery runs a Celery that receives over Query and XML, with pycurl, and
+// creates its queue.
+func TestOldCelery(t *testing.T) {
+	t.Parallel() // they wait most of the time
+	runCelery(t, startNode(t, "--memory"), oldCelery(t), "auto")
+}
+
+// TestNewCelery runs one that receives over JSON.
+func TestNewCelery(t *testing.T) {
+	t.Parallel()
+	runCelery(t, startNode(t, "--memory"), newCelery(t), "auto")
+}
+
+func oldCelery(t *testing.T) string {
+	t.Helper()
+	return needCelery(t, program(t, "LEASEMQ_PYTHON_OLD", "/usr/bin/python3"))
+}
+
+func newCelery(t *testing.T) string {
+	t.Helper()
+	return needCelery(t, program(t, "LEASEMQ_PYTHON_NEW", filepath.Join("..", ".cache", "venv", "bin", "python")))
+}
+
+// needCelery wants an interpreter to have Celery and what it needs for SQS.
+func needCelery(t *testing.T, python string) string {
+	t.Helper()
+	needModule(t, python, "celery.app, kombu.transport.SQS, pycurl")
+	return python
+}
+
+// runCelery runs Celery's worker with kombu's SQS transport, unmodified.
+func runCelery(t *testing.T, n *node, python, queue string) {
+	t.Helper()
+	runScript(t, n, python, filepath.Join("testdata", "python", "celery_client.py"), queue)
+}
+
 // needModule wants an interpreter to have a module.
 func needModule(t *testing.T, python, module string) {
 	t.Helper()

@@ -32,6 +32,19 @@ func TestSignedNewBoto3(t *testing.T) {
 	runScript(t, startGuarded(t), python, filepath.Join("testdata", "python", "signed.py"))
 }
 
+// TestSignedOldCelery has the signatures of Celery checked: those of boto3, and
+// those that kombu makes itself.
+func TestSignedOldCelery(t *testing.T) {
+	t.Parallel()
+	runCelery(t, startGuarded(t), oldCelery(t), "predefined")
+}
+
+// TestSignedNewCelery does so for one that speaks JSON.
+func TestSignedNewCelery(t *testing.T) {
+	t.Parallel()
+	runCelery(t, startGuarded(t), newCelery(t), "predefined")
+}
+
 // TestSignedJavaScriptSDK has the signatures of @aws-sdk/client-sqs checked.
 func TestSignedJavaScriptSDK(t *testing.T) {
 	javascript := program(t, "LEASEMQ_NODE", "node")
