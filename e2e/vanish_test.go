@@ -16,7 +16,7 @@ const (
 	raceTries      = 100
 	raceTriesSoak  = 1000
 	raceSpread     = 700 * time.Microsecond // between the send and the end of the client, either way
-	raceVisibility = 10                     // seconds
+	raceVisibility = 5                      // seconds
 )
 
 // vanishing is a way in which a client goes.
@@ -112,7 +112,7 @@ func (v *vanishTest) settle(body string, how vanishing, goneFirst bool, ghost ne
 	v.t.Helper()
 	wait := 1
 	if goneFirst {
-		wait = 5
+		wait = raceVisibility - 2 // a lease would show
 	}
 	got, err := v.client.receive(v.queue, 1, wait)
 	if err != nil {
