@@ -17,7 +17,7 @@ import time
 import boto3
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-PATIENCE = 30  # seconds
+PATIENCE = 50  # seconds
 sqs = boto3.client("sqs", endpoint_url=os.environ["SQS_ENDPOINT"], region_name="us-east-1")
 
 
@@ -89,7 +89,7 @@ def empty(url):
 def main(folder):
     os.environ["CELERY_LOG"] = os.path.join(folder, "log")
     if sys.argv[1] == "predefined":
-        os.environ["CELERY_QUEUE_URL"] = sqs.create_queue(QueueName="tasks", Attributes={"VisibilityTimeout": "4"})["QueueUrl"]
+        os.environ["CELERY_QUEUE_URL"] = sqs.create_queue(QueueName="tasks", Attributes={"VisibilityTimeout": "8"})["QueueUrl"]
     started = []
     start_worker(started)
     try:

@@ -12,7 +12,7 @@ from celery import Celery
 ENDPOINT = os.environ["SQS_ENDPOINT"]
 KEY, SECRET = os.environ["AWS_ACCESS_KEY_ID"], os.environ["AWS_SECRET_ACCESS_KEY"]
 LOG = os.environ["CELERY_LOG"]
-VISIBILITY = 4  # seconds
+VISIBILITY = 8  # seconds: longer than any task waits, also on a busy machine
 
 options = {"is_secure": False, "region": "us-east-1", "visibility_timeout": VISIBILITY, "wait_time_seconds": 2,
            "polling_interval": 0.1}
