@@ -35,6 +35,9 @@ type Listener struct {
 	Name    string // in Node.Addr and the ports file
 	Address string // host:port; the host of the configuration if it has none
 	Serve   func(ctx context.Context, ln net.Listener) error
+	// TLS has Serve get connections that speak TLS, with the certificates of the
+	// configuration. If clients need one too, the listener is guarded.
+	TLS bool
 	// Guarded says that clients have to prove who they are, so that other
 	// machines may reach the listener.
 	Guarded bool
@@ -69,11 +72,24 @@ func openSQS(h Host) ([]Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []Listener{{
+	plain := Listener{
 		Name: server.Name(), Address: c.Listen, Serve: server.Serve, Guarded: len(c.AccessKeys) > 0,
 		Reload: func(c configs.Config) error { return server.SetAccessKeys(accessKeys(c.SQS)) },
-	}}, nil
+	}
+	return withTLS(plain, c.TLSListen), nil
 }
+
+// withTLS adds a listener of the same frontend that speaks TLS, at address unless
+// that is empty.
+func withTLS(plain Listener, address string) []Listener {
+	if address == "" {
+		return []Listener{plain}
+	}
+	return []Listener{plain, {Name: plain.Name + tlsSuffix, Address: address, Serve: plain.Serve, Guarded: plain.Guarded, TLS: true}}
+}
+
+// tlsSuffix ends the name of a listener that speaks TLS.
+const tlsSuffix = "_tls"
 
 func accessKeys(c configs.SQS) []sqs.AccessKey {
 	var keys []sqs.AccessKey

@@ -3,6 +3,7 @@ package broker
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"maps"
@@ -31,6 +32,7 @@ type Node struct {
 	db       *storage.DB
 	engine   *core.Engine
 	disk     diskGuard
+	certs    *certificates     // nil: none are configured
 	addrs    map[string]string // by listener
 	draining atomic.Bool
 
@@ -83,7 +85,8 @@ func (n *Node) Addrs() map[string]string { return maps.Clone(n.addrs) }
 // Client returns a way to the queues that needs no network.
 func (n *Node) Client() *core.Client { return n.engine.Client(core.Principal{Origin: core.OriginCore}) }
 
-// Reload takes over what may change while the node runs: the access keys of SQS.
+// Reload takes over what may change while the node runs: the access keys of SQS,
+// and what the files of TLS hold, whose names stay.
 // The rest of c is checked and otherwise not looked at. After an error that the
 // checks find nothing has changed.
 func (n *Node) Reload(c configs.Config) error {
@@ -91,6 +94,11 @@ func (n *Node) Reload(c configs.Config) error {
 		return err
 	}
 	var errs []error
+	if n.certs != nil {
+		if err := n.certs.reload(); err != nil {
+			errs = append(errs, fmt.Errorf("reload %w", err))
+		}
+	}
 	for _, s := range n.services {
 		if s.reload == nil {
 			continue
@@ -117,6 +125,13 @@ func (n *Node) Close() error {
 // open builds the node from the bottom to the top. After an error, close frees
 // what was opened.
 func (n *Node) open(ctx context.Context) error {
+	if files := n.settings.config.TLS; files.CertFile != "" {
+		certs, err := openCertificates(files, n.settings.log)
+		if err != nil {
+			return err
+		}
+		n.certs = certs
+	}
 	fsync := newFsyncHistogram()
 	boot, err := n.openStorage(fsync)
 	if err != nil {
@@ -210,7 +225,12 @@ func (n *Node) openAdmin(ctx context.Context, collectors []prometheus.Collector)
 	if err != nil {
 		return fmt.Errorf("open admin: %w", err)
 	}
-	return n.bind(ctx, Listener{Name: adminName, Address: c.Admin.Listen, Serve: server.Serve})
+	for _, l := range withTLS(Listener{Name: adminName, Address: c.Admin.Listen, Serve: server.Serve}, c.Admin.TLSListen) {
+		if err := n.bind(ctx, l); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // bind opens the socket of l.
@@ -219,7 +239,12 @@ func (n *Node) bind(ctx context.Context, l Listener) error {
 		return fmt.Errorf("listen for %s: another listener has that name", l.Name)
 	}
 	addr, err := n.settings.config.Resolve(l.Address)
-	if err == nil && !l.Guarded {
+	guarded := l.Guarded || l.TLS && n.settings.config.TLS.ClientCAFile != ""
+	switch {
+	case err != nil:
+	case l.TLS && n.certs == nil:
+		err = errors.New("there is no certificate")
+	case !guarded:
 		err = n.settings.config.CheckExposure(addr)
 	}
 	if err != nil {
@@ -229,6 +254,9 @@ func (n *Node) bind(ctx context.Context, l Listener) error {
 	ln, err := lc.Listen(ctx, "tcp", addr)
 	if err != nil {
 		return fmt.Errorf("listen for %s: %w", l.Name, err)
+	}
+	if l.TLS {
+		ln = tls.NewListener(ln, n.certs.server())
 	}
 	n.addrs[l.Name] = ln.Addr().String()
 	n.services = append(n.services, service{name: l.Name, ln: ln, serve: l.Serve, reload: l.Reload})
@@ -253,13 +281,10 @@ func (n *Node) start(ctx context.Context) {
 	// Frontends and admin end one after the other, hence not with ctx itself.
 	front, stopFront := context.WithCancel(context.WithoutCancel(ctx))
 	top, stopTop := context.WithCancel(context.WithoutCancel(ctx))
-	topDone := make(chan struct{})
+	var admins sync.WaitGroup
 	for _, s := range n.services {
-		if s.name == adminName {
-			go func() {
-				defer close(topDone)
-				n.serve(top, s)
-			}()
+		if strings.TrimSuffix(s.name, tlsSuffix) == adminName {
+			admins.Go(func() { n.serve(top, s) })
 			continue
 		}
 		n.serving.Go(func() { n.serve(front, s) })
@@ -269,7 +294,7 @@ func (n *Node) start(ctx context.Context) {
 		reason := n.watch(ctx)
 		n.drain(stopFront)
 		stopTop()
-		<-topDone
+		admins.Wait()
 		n.stop()
 		n.err = because(reason, n.close())
 	}()

@@ -36,6 +36,7 @@ func (l *Loaded) Check(kinds []string) error {
 func (c Config) check(kinds []string, origins map[string]string) error {
 	k := checker{origins: origins}
 	k.frontends(c, kinds)
+	k.tls(c.TLS)
 	k.listeners(c, kinds)
 	k.sqs(c.SQS)
 	k.limits(c)
@@ -123,19 +124,17 @@ func (k *checker) listeners(c Config, kinds []string) {
 		k.fail("listen", "%w", err)
 		return
 	}
-	type listener struct{ key, addr, remedy string }
-	list := []listener{{"admin.listen", c.Admin.Listen, ""}}
-	if slices.Contains(c.Enabled(kinds), "sqs") {
-		list = append(list, listener{"sqs.listen", c.SQS.Listen, "; or set sqs.access_keys"})
-	}
 	bound := map[string]string{}
-	for _, l := range list {
+	for _, l := range c.listeners(kinds) {
+		if l.tls && c.TLS.CertFile == "" {
+			k.fail(l.key, "there is no certificate; set tls.cert_file and tls.key_file")
+		}
 		addr, err := c.Resolve(l.addr)
 		if err != nil {
 			k.fail(l.key, "%w", err)
 			continue
 		}
-		if guarded := l.key == "sqs.listen" && len(c.SQS.AccessKeys) > 0; !guarded {
+		if !l.guarded {
 			if err := c.CheckExposure(addr); err != nil {
 				k.fail(l.key, "%w%s", err, l.remedy)
 			}
@@ -144,6 +143,40 @@ func (k *checker) listeners(c Config, kinds []string) {
 			k.fail(l.key, "%s is the address of %s too", addr, other)
 		}
 		bound[addr] = l.key
+	}
+}
+
+// listener is an address that will be bound.
+type listener struct {
+	key, addr string
+	tls       bool
+	guarded   bool   // its clients prove who they are
+	remedy    string // what else would guard it
+}
+
+func (c Config) listeners(kinds []string) []listener {
+	list := []listener{
+		{key: "admin.listen", addr: c.Admin.Listen},
+		{key: "admin.tls_listen", addr: c.Admin.TLSListen, tls: true, guarded: c.TLS.ClientCAFile != "", remedy: "; or set tls.client_ca_file"},
+	}
+	if slices.Contains(c.Enabled(kinds), "sqs") {
+		keys := len(c.SQS.AccessKeys) > 0
+		list = append(list,
+			listener{key: "sqs.listen", addr: c.SQS.Listen, guarded: keys, remedy: "; or set sqs.access_keys"},
+			listener{key: "sqs.tls_listen", addr: c.SQS.TLSListen, tls: true, guarded: keys || c.TLS.ClientCAFile != "", remedy: "; or set sqs.access_keys or tls.client_ca_file"},
+		)
+	}
+	return slices.DeleteFunc(list, func(l listener) bool { return l.tls && l.addr == "" })
+}
+
+func (k *checker) tls(t TLS) {
+	switch {
+	case t.CertFile == "" && t.KeyFile != "":
+		k.fail("tls.key_file", "there is no tls.cert_file that it is the key of")
+	case t.CertFile != "" && t.KeyFile == "":
+		k.fail("tls.cert_file", "there is no tls.key_file")
+	case t.CertFile == "" && t.ClientCAFile != "":
+		k.fail("tls.client_ca_file", "there is no tls.cert_file, and so no listener that asks for certificates")
 	}
 }
 

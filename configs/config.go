@@ -28,6 +28,7 @@ type Config struct {
 	Dev       bool     `yaml:"dev" flag:"dev" doc:"For tests and CI: listeners other than loopback are allowed without users, a missing SQS queue is created when it is first used, and the admin listener serves profiles under /debug/pprof."`
 	Node      Node     `yaml:"node"`
 	Storage   Storage  `yaml:"storage"`
+	TLS       TLS      `yaml:"tls"`
 	SQS       SQS      `yaml:"sqs"`
 	Admin     Admin    `yaml:"admin"`
 	Log       Log      `yaml:"log"`
@@ -50,9 +51,18 @@ type Storage struct {
 	Profile      string        `yaml:"profile" oneof:"small|large" doc:"Memory that the store may use: small for up to about 300 MiB, large for machines of their own."`
 }
 
+// TLS names the files of the listeners that speak TLS. They are read again when
+// they change.
+type TLS struct {
+	CertFile     string `yaml:"cert_file" flag:"tls-cert" doc:"Certificate of the TLS listeners, with those that lead to its authority, in PEM. Read again when it changes."`
+	KeyFile      string `yaml:"key_file" flag:"tls-key" doc:"Private key of tls.cert_file, in PEM."`
+	ClientCAFile string `yaml:"client_ca_file" doc:"Authorities, in PEM, that a client of a TLS listener must have a certificate of. Empty: clients need none."`
+}
+
 // SQS configures the SQS frontend.
 type SQS struct {
 	Listen     string `yaml:"listen" doc:"Address of the SQS listener: HOST:PORT, or :PORT at the host of listen. Port 0 takes a free one."`
+	TLSListen  string `yaml:"tls_listen" doc:"Address of an SQS listener that speaks TLS, written like sqs.listen; needs tls.cert_file. Empty: none."`
 	Region     string `yaml:"region" doc:"Region in queue ARNs."`
 	Account    string `yaml:"account" doc:"Account in queue URLs and ARNs: twelve digits."`
 	URLBase    string `yaml:"url_base" doc:"Start of queue URLs, such as http://broker:9324. Empty: the host that the client asked."`
@@ -67,6 +77,7 @@ type SQS struct {
 // Admin configures the admin listener: health, metrics and the REST API.
 type Admin struct {
 	Listen       string `yaml:"listen" doc:"Address of the admin listener, written like sqs.listen."`
+	TLSListen    string `yaml:"tls_listen" doc:"Address of an admin listener that speaks TLS, written like sqs.listen; needs tls.cert_file. Empty: none."`
 	MetricQueues int    `yaml:"metric_queues" doc:"Most queues that /metrics shows one by one, those with the most messages; broker_series_dropped_total counts the rest."`
 }
 

@@ -46,7 +46,7 @@ func docPains() []docRow {
 		pain("37. 1 MiB messages and fair queues", told, "limit/body/*", "transcript wishes"),
 		pain("38. queues and messages are kept, deletes too", told, "TestRestartForgetsAndRevivesNothing"),
 		pain("39. deep FIFO queues and many consumers, queues deleted under them", told, "TestDeepGroupIsReadInSteps", "TestQueuesComeAndGoUnderTheirUsers"),
-		{"40. HTTPS, peek, access keys, deduplication cleared at purge", "HTTPS and keys, no peek", told, "yes, but no setting for HTTPS yet", []string{"TestQueueURLSaysHTTPSOverTLS", "transcript peek", "TestSignaturesOnTheWire", "feature/purge clears deduplication"}},
+		{"40. HTTPS, peek, access keys, deduplication cleared at purge", "HTTPS and keys, no peek", told, "yes", []string{"TestQueueURLSaysHTTPSOverTLS", "transcript peek", "TestSignaturesOnTheWire", "feature/purge clears deduplication"}},
 	}
 	rows[11].aws, rows[12].aws, rows[13].aws = "its own hosts", "its own hosts", "its own hosts"
 	rows[17].aws, rows[31].aws, rows[38].aws = "sources disagree", unknown, unknown
@@ -85,7 +85,7 @@ const docTail = `
 ## Not there
 
 - IAM, and enforcement of policies; KMS and encryption at rest; CloudWatch (there are Prometheus metrics on the admin port).
-- Replication: one node, one disk. TLS on the SQS listener: a proxy in front terminates it, and ` + "`sqs.url_base`" + ` names it in URLs.
+- Replication: one node, one disk.
 - SNS, EventBridge, S3 notifications, Lambda triggers: whatever feeds or drains queues on AWS.
 - More than one account and region in one broker: a foreign account has no queues here.
 - An option to keep deduplication over a purge.
