@@ -2,6 +2,7 @@ package core
 
 import (
 	"cmp"
+	"math"
 	"slices"
 )
 
@@ -10,10 +11,11 @@ import (
 // group. What was put since the queue was loaded, or its delay was set, is counted
 // as it comes; what lay there before is read once, when somebody asks.
 type ages struct {
-	spans []ageSpan // by sequence and so by age, oldest first
-	n     int64     // messages in spans
-	read  bool      // spans have what lay there before
-	from  Seq       // the first that was put since; 0: none
+	spans   []ageSpan // by sequence and so by age, oldest first
+	n       int64     // messages in spans
+	read    bool      // spans have what lay there before
+	reading *agesRead // goes on, by one goroutine
+	from    Seq       // the first that was put since; 0: none
 }
 
 // ageSpan counts messages of about one enqueue time.
@@ -44,6 +46,10 @@ func (a *ages) drop(seq Seq) {
 	if i < len(a.spans) && a.spans[i].seqFirst <= seq && a.spans[i].n > 0 {
 		a.spans[i].n--
 		a.n--
+		return
+	}
+	if r := a.reading; r != nil && len(r.gone) < delayedCountMax {
+		r.gone[seq] = struct{}{}
 	}
 }
 
@@ -73,27 +79,69 @@ func (q *queue) young(seq Seq, at int64) {
 }
 
 // heldByDelay counts the messages of a FIFO queue that its delay holds, those of
-// old up to delayedCountMax. q.mu is held.
+// old up to delayedCountMax. q.mu is held, and given up while storage reads.
 func (q *queue) heldByDelay() (int64, error) {
-	delay, now := q.rec.Config.Delay.Milliseconds(), q.engine.clock.now()
-	if delay == 0 {
-		return 0, nil
-	}
-	a := &q.ages
-	if !a.read {
-		old, err := q.youngOfOld(now - delay)
-		if err != nil {
+	for {
+		delay, now := q.rec.Config.Delay.Milliseconds(), q.engine.clock.now()
+		a := &q.ages
+		switch {
+		case delay == 0:
+			return 0, nil
+		case a.read:
+			a.prune(now, delay)
+			return min(a.n, max(q.state.Messages-int64(q.inFlight+q.hidden), 0)), nil
+		case a.reading != nil:
+			q.paged.Wait()
+		default:
+			if err := q.readAges(now-delay, delay); err != nil {
+				return 0, err
+			}
+		}
+		if err := q.usableLocked(); err != nil {
 			return 0, err
 		}
-		later := a.spans
-		a.spans, a.read = nil, true
-		for _, m := range old {
+	}
+}
+
+// readAges counts what lay in the queue before and was enqueued after a time.
+// q.mu is held, and given up while storage reads: what is put then is counted
+// where it is put, what goes is noted.
+func (q *queue) readAges(after, delay int64) error {
+	r := &agesRead{store: q.engine.store, qid: q.qid, after: after, gone: make(map[Seq]struct{})}
+	r.end = cmp.Or(q.ages.from, q.engine.seq.lastSeq()+1)
+	q.ages.reading = r
+	q.mu.Unlock()
+	err := r.run()
+	q.mu.Lock()
+	q.paged.Broadcast()
+	a := &q.ages
+	if a.reading != r {
+		return nil // purged, unloaded, or of another delay by now
+	}
+	a.reading = nil
+	if err != nil {
+		return err
+	}
+	later := a.spans
+	a.spans, a.read = nil, true
+	for _, m := range r.found {
+		if _, gone := r.gone[m.seq]; !gone {
 			a.add(m.seq, m.at, delay)
 		}
-		a.spans = append(a.spans, later...)
 	}
-	a.prune(now, delay)
-	return min(a.n, max(q.state.Messages-int64(q.inFlight+q.hidden), 0)), nil
+	a.spans = append(a.spans, later...)
+	return nil
+}
+
+// agesRead reads the young messages of a queue, without its lock.
+type agesRead struct {
+	store Store
+	qid   QID
+	after int64            // enqueue time of those that are not young
+	end   Seq              // what comes from there on is counted already
+	low   Seq              // what comes before is not young: sequences grow with time
+	found []aged           // up to delayedCountMax
+	gone  map[Seq]struct{} // that have gone meanwhile; guarded by the lock of the queue
 }
 
 // aged is a message and its enqueue time.
@@ -102,40 +150,80 @@ type aged struct {
 	at  int64
 }
 
-// youngOfOld returns the messages, enqueued after a time, that lay in the queue
-// before q.ages began to count, by sequence.
-func (q *queue) youngOfOld(after int64) ([]aged, error) {
+// agesOldMax is how many messages of a lane that are not young are read, one
+// after another, before the first that is young is looked for.
+const agesOldMax = 64
+
+// run reads all lanes.
+func (r *agesRead) run() error {
 	type laneFrom struct {
 		place Place
 		from  Seq
 	}
 	var lanes []laneFrom
 	var bad error
-	err := q.engine.store.Lanes(q.qid, Place{}, func(p Place, value []byte) bool {
+	err := r.store.Lanes(r.qid, Place{}, func(p Place, value []byte) bool {
 		var st laneState
 		st, bad = decodeLaneState(value)
 		lanes = append(lanes, laneFrom{p, st.Cursor})
 		return bad == nil
 	})
 	if err = cmp.Or(err, bad); err != nil {
-		return nil, err
+		return err
 	}
-	var out []aged
-	end := cmp.Or(q.ages.from, SeqMax)
 	for _, l := range lanes {
-		err := q.engine.store.Messages(q.qid, l.place, l.from, end, func(s Seq, rec []byte) bool {
-			if at := recordEnqueuedAt(rec); at > after {
-				out = append(out, aged{s, at})
-			}
-			return len(out) < delayedCountMax
-		})
-		if err != nil {
-			return nil, err
+		if err := r.lane(l.place, l.from); err != nil {
+			return err
 		}
-		if len(out) >= delayedCountMax {
+		if len(r.found) >= delayedCountMax {
 			break
 		}
 	}
-	slices.SortFunc(out, func(a, b aged) int { return cmp.Compare(a.seq, b.seq) })
-	return out, nil
+	slices.SortFunc(r.found, func(a, b aged) int { return cmp.Compare(a.seq, b.seq) })
+	return nil
+}
+
+// lane reads one lane, whose old messages it leaps over.
+func (r *agesRead) lane(p Place, from Seq) error {
+	old := 0
+	read := func(most int) error {
+		return r.store.Messages(r.qid, p, max(from, r.low), r.end, func(s Seq, rec []byte) bool {
+			at := recordEnqueuedAt(rec)
+			if at > r.after {
+				r.found = append(r.found, aged{s, at})
+				return len(r.found) < delayedCountMax
+			}
+			r.low = max(r.low, s+1)
+			old++
+			return old < most
+		})
+	}
+	if err := read(agesOldMax); err != nil || old < agesOldMax {
+		return err
+	}
+	if err := r.leap(p); err != nil {
+		return err
+	}
+	return read(math.MaxInt)
+}
+
+// leap raises r.low towards the first young message of a lane, by halves.
+func (r *agesRead) leap(p Place) error {
+	for high := r.end; high > r.low && high-r.low > agesOldMax; {
+		middle := r.low + (high-r.low)/2
+		old := false
+		err := r.store.Messages(r.qid, p, middle, high, func(s Seq, rec []byte) bool {
+			if old = recordEnqueuedAt(rec) <= r.after; old {
+				r.low = s + 1
+			}
+			return false
+		})
+		if err != nil {
+			return err
+		}
+		if !old {
+			high = middle
+		}
+	}
+	return nil
 }
