@@ -40,12 +40,21 @@ func (n *Node) createQueues(ctx context.Context) error {
 }
 
 // CheckQueues tells what is wrong with the attributes of SQS that queues of c
-// have. The rest is for c.Check.
+// have, alone and to each other. The rest is for c.Check.
 func CheckQueues(c configs.Config) error {
 	var errs []error
+	byName := make(map[string]*core.QueueConfig, len(c.Queues))
 	for _, q := range c.Queues {
-		if _, err := configOf(q); err != nil {
+		cfg, err := configOf(q)
+		if err != nil {
 			errs = append(errs, fmt.Errorf("queues.%s.sqs_attributes: %w", q.Name, err))
+		}
+		byName[q.Name] = &cfg
+	}
+	allowed := allowDeadLetter(c)
+	for _, q := range c.Queues {
+		if d := byName[q.DeadLetter.Queue]; d != nil && !allowed(d, q.Name) {
+			errs = append(errs, fmt.Errorf("queues.%s.dead_letter.queue: the RedriveAllowPolicy of %s does not allow it", q.Name, q.DeadLetter.Queue))
 		}
 	}
 	if q := c.AutoCreateQueue; q != nil {
@@ -56,6 +65,11 @@ func CheckQueues(c configs.Config) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// allowDeadLetter is core.Options.AllowDeadLetter of a node.
+func allowDeadLetter(c configs.Config) func(deadLetter *core.QueueConfig, source string) bool {
+	return sqs.AllowDeadLetter(c.SQS.Region, c.SQS.Account)
 }
 
 // configOf returns the configuration that a queue of the settings gets.
@@ -78,6 +92,11 @@ func (n *Node) createQueue(ctx context.Context, q configs.Queue) error {
 	}
 	q.SQSAttributes = cfg.Attributes // in their canonical form
 	present, created, err := n.Client().Declare(ctx, q.Name, cfg)
+	if errors.Is(err, core.ErrDeadLetterQueue) {
+		// It was set by a client, who must not keep the node from starting.
+		n.settings.log.Error("a queue of the configuration is not created", "queue", q.Name, "error", err)
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("create queue %s: %w", q.Name, err)
 	}

@@ -137,7 +137,10 @@ func (n *Node) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	n.engine, err = core.Open(core.Options{Store: n.db, Committer: n.db, Boot: boot, Logger: n.settings.log})
+	n.engine, err = core.Open(core.Options{
+		Store: n.db, Committer: n.db, Boot: boot, Logger: n.settings.log,
+		AllowDeadLetter: allowDeadLetter(n.settings.config),
+	})
 	if err != nil {
 		return fmt.Errorf("open core: %w", err)
 	}

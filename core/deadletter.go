@@ -1,6 +1,10 @@
 package core
 
-import "time"
+import (
+	"errors"
+	"fmt"
+	"time"
+)
 
 // deadLetterQueue returns the queue that q's messages are dead-lettered to, nil
 // if none is set or it is not there: then they stay.
@@ -19,6 +23,28 @@ func (e *Engine) deadLetterQueue(q *queue) *queue {
 		return nil // its deletion is not durable yet
 	}
 	return dlq
+}
+
+// checkDeadLetter refuses a dead-letter queue that does not let source name it. One
+// that is not there refuses nothing: it is named, not held. e.loading is held.
+func (e *Engine) checkDeadLetter(source, name string) error {
+	if e.allowDead == nil || name == "" || name == source {
+		return nil
+	}
+	dlq, err := e.loadQueue(name)
+	switch {
+	case errors.Is(err, ErrNoQueue):
+		return nil
+	case err != nil:
+		return err
+	}
+	dlq.mu.Lock()
+	gone := dlq.gone
+	dlq.mu.Unlock()
+	if !gone && !e.allowDead(dlq.config(), source) {
+		return fmt.Errorf("%w: queue %s may not use %s as its dead-letter queue", ErrDeadLetterQueue, source, name)
+	}
+	return nil
 }
 
 // lockBoth locks two queues in the order of their ids; b may be nil, or a.

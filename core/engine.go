@@ -23,6 +23,10 @@ type Options struct {
 	// WindowBytes bounds the messages that all queues keep in memory ahead of
 	// their consumers; 0: 64 MiB.
 	WindowBytes int64
+	// AllowDeadLetter tells whether a queue of that configuration lets the queue
+	// called source name it as its dead-letter queue; nil: every queue does. It is
+	// called without locks of queues, and must not call the engine.
+	AllowDeadLetter func(deadLetter *QueueConfig, source string) bool
 }
 
 // windowBytesDefault is Options.WindowBytes when it is not given.
@@ -48,6 +52,7 @@ type Engine struct {
 	windowBytes atomic.Int64
 	dedup       dedupFilter
 	returnedMax atomic.Int64 // returned messages of a lane in memory; smaller in tests
+	allowDead   func(deadLetter *QueueConfig, source string) bool
 
 	draining  chan struct{}
 	drainOnce sync.Once
@@ -80,7 +85,7 @@ type Engine struct {
 // first touched.
 func Open(o Options) (*Engine, error) {
 	e := &Engine{
-		store: o.Store, log: o.Logger, boot: o.Boot, windowMax: o.WindowBytes,
+		store: o.Store, log: o.Logger, boot: o.Boot, windowMax: o.WindowBytes, allowDead: o.AllowDeadLetter,
 		draining: make(chan struct{}), failed: make(chan struct{}), closing: make(chan struct{}),
 		byName: make(map[string]*queue), reapWake: make(chan struct{}, 1),
 	}

@@ -27,5 +27,5 @@ var (
 	ErrTooManyMoves    = errors.New("too many move tasks are active")     //
 	ErrNoMove          = errors.New("no such move task is running")       //
 	ErrMoveTarget      = errors.New("destination does not exist")         // of a move task
-	ErrDeadLetterQueue = errors.New("dead-letter queue is not valid")     // absent, or of another kind
+	ErrDeadLetterQueue = errors.New("dead-letter queue is not valid")     // absent, of another kind, or it refuses its source
 )

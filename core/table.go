@@ -122,7 +122,8 @@ func (q *queue) infoLocked() Queue {
 }
 
 // Declare creates the queue if there is none of that name, and says whether it
-// did. One that exists is returned as it is; the caller compares.
+// did. One that exists is returned as it is; the caller compares. A new one is
+// refused with ErrDeadLetterQueue if its dead-letter queue does not allow it.
 func (c *Client) Declare(ctx context.Context, name string, cfg QueueConfig) (Queue, bool, error) {
 	e := c.engine
 	if name == "" || len(name) > QueueNameBytesMax || !utf8.ValidString(name) {
@@ -146,7 +147,10 @@ func (c *Client) Declare(ctx context.Context, name string, cfg QueueConfig) (Que
 		}
 		err = ErrNoQueue
 	}
-	if err != ErrNoQueue {
+	if err == ErrNoQueue {
+		err = e.checkDeadLetter(name, cfg.Redelivery.DeadLetterQueue)
+	}
+	if err != nil {
 		e.loading.Unlock()
 		return Queue{}, false, err
 	}
@@ -191,44 +195,72 @@ func (e *Engine) create(name string, cfg QueueConfig) (Queue, *commit, error) {
 }
 
 // Configure changes the configuration of a queue: edit is given a copy, under
-// the queue's lock. Its error is returned and changes nothing. The kind cannot
-// be changed.
+// the queue's lock, perhaps more than once. Its error is returned and changes
+// nothing. The kind cannot be changed. Another dead-letter queue has to allow it,
+// else the error is ErrDeadLetterQueue.
 func (c *Client) Configure(ctx context.Context, name string, edit func(*QueueConfig) error) (Queue, error) {
+	e := c.engine
 	var info Queue
 	var done *commit
-	err := c.engine.with(name, func(q *queue) error {
-		cfg := q.rec.Config.clone()
-		if err := edit(&cfg); err != nil {
+	for asked := ""; ; {
+		ask := "" // a dead-letter queue that is to be asked first, without the lock
+		err := e.with(name, func(q *queue) error {
+			cfg := q.rec.Config.clone()
+			if err := edit(&cfg); err != nil {
+				return err
+			}
+			if d := cfg.Redelivery.DeadLetterQueue; d != asked && d != q.rec.Config.Redelivery.DeadLetterQueue {
+				ask = d
+			}
+			if ask != "" && e.allowDead != nil {
+				return nil
+			}
+			ask = ""
+			var err error
+			info, done, err = q.configure(cfg)
 			return err
+		})
+		if err == nil && ask != "" {
+			e.loading.Lock()
+			err = e.checkDeadLetter(name, ask)
+			e.loading.Unlock()
+			asked = ask
 		}
-		if cfg.Kind != q.rec.Config.Kind {
-			return fmt.Errorf("%w: the kind cannot be changed", ErrInvalidConfig)
+		switch {
+		case err != nil:
+			return Queue{}, err
+		case ask == "":
+			return info, wait(ctx, done)
 		}
-		if err := cfg.check(); err != nil {
-			return err
-		}
-		rec := *q.rec
-		rec.Config, rec.ModifiedAt = cfg, c.engine.clock.now()
-		g, err := c.engine.seq.begin()
-		if err != nil {
-			return err
-		}
-		g.put(Edit{Kind: EditPutQueue, Ref: Ref{QID: q.qid}, Value: encodeQueueRecord(&rec)})
-		g.putSource(name, q.rec.Config.Redelivery.DeadLetterQueue, cfg.Redelivery.DeadLetterQueue)
-		done, q.lastGroup, q.configGroup = g.done, g.n, g.n
-		c.engine.seq.end()
-		if cfg.Delay != q.rec.Config.Delay {
-			q.ages = ages{} // of another delay
-		}
-		q.setRecord(&rec)
-		q.rouse()
-		info = q.infoLocked()
-		return nil
-	})
-	if err != nil {
-		return Queue{}, err
 	}
-	return info, wait(ctx, done)
+}
+
+// configure gives q a configuration. q.mu is held.
+func (q *queue) configure(cfg QueueConfig) (Queue, *commit, error) {
+	if cfg.Kind != q.rec.Config.Kind {
+		return Queue{}, nil, fmt.Errorf("%w: the kind cannot be changed", ErrInvalidConfig)
+	}
+	if err := cfg.check(); err != nil {
+		return Queue{}, nil, err
+	}
+	seq := q.engine.seq
+	rec := *q.rec
+	rec.Config, rec.ModifiedAt = cfg, q.engine.clock.now()
+	g, err := seq.begin()
+	if err != nil {
+		return Queue{}, nil, err
+	}
+	g.put(Edit{Kind: EditPutQueue, Ref: Ref{QID: q.qid}, Value: encodeQueueRecord(&rec)})
+	g.putSource(q.name, q.rec.Config.Redelivery.DeadLetterQueue, cfg.Redelivery.DeadLetterQueue)
+	done := g.done
+	q.lastGroup, q.configGroup = g.n, g.n
+	seq.end()
+	if cfg.Delay != q.rec.Config.Delay {
+		q.ages = ages{} // of another delay
+	}
+	q.setRecord(&rec)
+	q.rouse()
+	return q.infoLocked(), done, nil
 }
 
 // rouse looks at delayed FIFO lanes again: the delay may have changed.

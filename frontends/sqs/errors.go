@@ -227,7 +227,7 @@ func coreFaults() []coreFault {
 		{err: core.ErrTooManyMoves, fault: faultOverLimit, message: "Too many message move tasks are active."},
 		{err: core.ErrNoMove, fault: faultNotFound, message: "Task does not exist."},
 		{err: core.ErrMoveTarget, fault: faultNotFound, message: "The resource that you specified for the DestinationArn parameter doesn't exist."},
-		{err: core.ErrDeadLetterQueue, fault: faultInvalidParameter, message: "Dead letter target does not exist."},
+		{err: core.ErrDeadLetterQueue, fault: faultInvalidParameter},
 		// A request that was cut off by the end of the node.
 		{err: context.Canceled, fault: faultUnavailable, message: "The node is shutting down.", retryAfter: retrySeconds},
 		{err: context.DeadlineExceeded, fault: faultUnavailable, message: "The request took too long.", retryAfter: retrySeconds},

@@ -79,14 +79,32 @@ func (c *call) checkDeadLetterQueue(cfg *core.QueueConfig, name string, value te
 	case (dlq.Config.Kind == core.KindFIFO) != (cfg.Kind == core.KindFIFO):
 		return invalid(value, attrRedrive, "Dead-letter queue must be same type of queue as the source.")
 	}
-	allow, err := parseRedriveAllow(dlq.Config.Attributes[attrRedriveAllow])
-	if err != nil {
-		return nil // it was checked when it was set
-	}
-	if allow.Permission == allowNone || allow.Permission == allowByQueue && !slices.Contains(allow.Sources, c.server.arn(name)) {
+	if !allowsDeadLetter(&dlq.Config, c.server.arn(name)) {
 		return invalid(value, attrRedrive, "Queue "+name+" does not have permission to use the target as its dead-letter queue.")
 	}
 	return nil
+}
+
+// AllowDeadLetter returns core.Options.AllowDeadLetter by the RedriveAllowPolicy of
+// queues whose ARNs have that region and account.
+func AllowDeadLetter(region, account string) func(deadLetter *core.QueueConfig, source string) bool {
+	o := Options{Region: region, Account: account}
+	return func(deadLetter *core.QueueConfig, source string) bool {
+		return allowsDeadLetter(deadLetter, o.arn(source))
+	}
+}
+
+// allowsDeadLetter tells whether a queue lets the one of an ARN name it as its
+// dead-letter queue.
+func allowsDeadLetter(deadLetter *core.QueueConfig, source string) bool {
+	allow, err := parseRedriveAllow(deadLetter.Attributes[attrRedriveAllow])
+	switch {
+	case err != nil:
+		return true // it was checked when it was set
+	case allow.Permission == allowByQueue:
+		return slices.Contains(allow.Sources, source)
+	}
+	return allow.Permission != allowNone
 }
 
 // The permissions of a RedriveAllowPolicy.

@@ -98,8 +98,10 @@ func (c *call) urlBase() string {
 }
 
 // arn returns the ARN of a queue.
-func (s *Server) arn(name string) string {
-	return "arn:aws:sqs:" + s.options.Region + ":" + s.options.Account + ":" + name
+func (s *Server) arn(name string) string { return s.options.arn(name) }
+
+func (o *Options) arn(name string) string {
+	return "arn:aws:sqs:" + o.Region + ":" + o.Account + ":" + name
 }
 
 // queueOfARN returns the queue that an ARN of ours names.
