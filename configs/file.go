@@ -37,6 +37,10 @@ func (b *builder) file(path string) {
 
 // yaml gives the only document of data, which comes from path, to walk.
 func (b *builder) yaml(path string, data []byte, walk func(fileWalk, ast.Node)) {
+	if err := checkNesting(data); err != nil {
+		b.fail("%s: %w", path, err)
+		return
+	}
 	tree, err := parser.ParseBytes(data, 0)
 	if err != nil {
 		quote := !mayHoldSecret(string(data))

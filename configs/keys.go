@@ -93,6 +93,9 @@ func parseKeys(s string) ([]AccessKey, error) {
 	}
 	// The errors of the parser quote the text.
 	form := fmt.Errorf("not a list such as [{id: ID, secret_file: FILE}]")
+	if checkNesting([]byte(s)) != nil {
+		return nil, form
+	}
 	tree, err := parser.ParseBytes([]byte(s), 0)
 	if err != nil || len(tree.Docs) != 1 {
 		return nil, form

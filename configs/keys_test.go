@@ -69,7 +69,7 @@ func TestAccessKeysThatAreRefused(t *testing.T) {
 		"both":             {keys("  access_keys: [{ id: a, secret: " + secret + ", secret_file: x }]\n"), "either secret or secret_file"},
 		"neither":          {keys("  access_keys: [{ id: a }]\n"), "either secret or secret_file"},
 		"broken":           {keys("  access_keys: [{ id: a, secret: " + secret + "\n"), "broker.yaml: "},
-		"no file":          {keys("  access_keys: [{ id: a, secret_file: /none/at/all }]\n"), "broker.yaml:2: sqs.access_keys: secret of a: stat /none/at/all"},
+		"no file":          {keys("  access_keys: [{ id: a, secret_file: /none/at/all }]\n"), "broker.yaml:2: sqs.access_keys: secret of a: open /none/at/all"},
 		"empty file":       {keys("  access_keys: [{ id: a, secret_file: " + write(t, "empty", "\n") + " }]\n"), "is empty"},
 		"command line":     {configs.Sources{Set: []string{"sqs.access_keys=[{id: a, secret: " + secret + "}]"}}, "on the command line; use secret_file"},
 		"misspelt option":  {configs.Sources{Set: []string{"sqs.acces_keys=[{id: a, secret: " + secret + "}]"}}, "did you mean sqs.access_keys?"},

@@ -3,6 +3,7 @@ package configs
 import (
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"slices"
@@ -183,14 +184,17 @@ const secretBytesMax = 64 << 10
 
 // readFile reads the file at path if it is no larger than most.
 func readFile(path string, most int64) ([]byte, error) {
-	info, err := os.Stat(path)
-	if err == nil && info.Size() > most {
-		err = fmt.Errorf("%s: larger than %d bytes", path, most)
-	}
+	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	return os.ReadFile(path)
+	defer func() { _ = f.Close() }() // it was only read
+	// A device, or a pipe, does not tell how much it holds.
+	data, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && int64(len(data)) > most {
+		return nil, fmt.Errorf("%s: larger than %d bytes", path, most)
+	}
+	return data, err
 }
 
 // secret sets key to what the file at path holds, without a final newline.
