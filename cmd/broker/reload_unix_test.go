@@ -60,6 +60,19 @@ func TestHangupReadsTheSettingsAgain(t *testing.T) {
 	if got := next("settings"); !strings.Contains(got, "not taken over") || !strings.Contains(got, "secret or secret_file") {
 		t.Errorf("after a mistake the log says %s", got)
 	}
+	// Settings that nobody writes are never read to an end: the stop is not held up.
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	hangup()
+	opened, err := os.OpenFile(file, os.O_WRONLY, 0) // once the node reads
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = opened.Close() }()
 	stop()
 	go func() { _, _ = io.Copy(io.Discard, r) }()
 	if code := <-ended; code != 0 {

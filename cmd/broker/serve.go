@@ -11,8 +11,8 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"sync"
 	"syscall"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
@@ -78,16 +78,27 @@ func serve(ctx context.Context, cfg configs.Config, again func() (*configs.Loade
 	log.Info("ready", "version", b.Version, "kept", kept(cfg), "sqs", node.Addr("sqs"), "admin", node.Addr("admin"))
 	context.AfterFunc(ctx, func() { log.Info("draining; a second signal ends the process at once") })
 	stopped := make(chan struct{})
-	var reloading sync.WaitGroup
-	reloading.Go(func() { reload(node, hangups, stopped, again, log) })
+	reloaded := make(chan struct{})
+	go func() {
+		defer close(reloaded)
+		reload(node, hangups, stopped, again, log)
+	}()
 	err = node.Wait()
 	close(stopped)
-	reloading.Wait()
+	select {
+	case <-reloaded:
+	case <-time.After(reloadWait):
+		log.Warn("the settings are still being read; they are not waited for")
+	}
 	if err == nil {
 		log.Info("stopped")
 	}
 	return err
 }
+
+// reloadWait is how long a node that has stopped waits for settings that are being
+// read: a file may be on a mount that does not answer.
+const reloadWait = time.Second
 
 // reload takes over settings at each signal, until stopped is closed. What cannot
 // be used leaves those in force.
