@@ -98,12 +98,15 @@ func (k *checker) fail(key, format string, args ...any) {
 	// What a key lacks belongs to the section above it.
 	for at := key; at != ""; at = at[:max(0, strings.LastIndexByte(at, '.'))] {
 		if origin, ok := k.origins[at]; ok {
-			err = fmt.Errorf("%s: %w", strings.TrimPrefix(origin, "file "), err) // as for other mistakes in a file
+			err = fmt.Errorf("%s: %w", place(origin), err)
 			break
 		}
 	}
 	k.errs = append(k.errs, err)
 }
+
+// place is an origin as other mistakes in a file have it.
+func place(origin string) string { return strings.TrimPrefix(origin, "file ") }
 
 func (k *checker) frontends(c Config, kinds []string) {
 	seen := map[string]bool{}
@@ -219,8 +222,16 @@ func (k *checker) limits(c Config) {
 
 func between[T int | time.Duration](k *checker, key string, v, lowest, highest T) {
 	if v < lowest || v > highest {
-		k.fail(key, "%v is not between %v and %v", v, lowest, highest)
+		k.fail(key, "%s is not between %s and %s", spell(v), spell(lowest), spell(highest))
 	}
+}
+
+// spell writes a value as it is written in a file.
+func spell(v any) string {
+	if d, ok := v.(time.Duration); ok {
+		return DurationText(d)
+	}
+	return fmt.Sprint(v)
 }
 
 // checkHost accepts IP addresses and host names.

@@ -98,7 +98,7 @@ func (k *checker) queue(key string, q Queue) {
 	inside(k, key+".redelivery.multiplier", q.Redelivery.Multiplier, 0, multiplierMax)
 	inside(k, key+".redelivery.max_delay", q.Redelivery.MaxDelay, 0, visibilityMax)
 	if r := q.Retention; r != nil && *r != 0 && *r < retentionMin {
-		k.fail(key+".retention", "%v is neither 0s, which is for ever, nor at least %v", *r, retentionMin)
+		k.fail(key+".retention", "%s is neither 0s, which is for ever, nor at least %s", DurationText(*r), DurationText(retentionMin))
 	}
 	for _, f := range QueueFields() {
 		if v, ok := f.TextOf(q); ok {
@@ -156,6 +156,6 @@ func (k *checker) deadLetter(key string, q Queue, byName map[string]Queue) {
 // inside checks a value that may be nil.
 func inside[T int | int64 | float64 | time.Duration](k *checker, key string, v *T, lowest, highest T) {
 	if v != nil && !(*v >= lowest && *v <= highest) { // NaN too
-		k.fail(key, "%v is not between %v and %v", *v, lowest, highest)
+		k.fail(key, "%s is not between %s and %s", spell(*v), spell(lowest), spell(highest))
 	}
 }

@@ -148,7 +148,7 @@ func text(v reflect.Value) string {
 		}
 		return flow(queueValues(x))
 	case time.Duration:
-		return durationText(x)
+		return DurationText(x)
 	}
 	return fmt.Sprint(reflect.Indirect(v).Interface())
 }
@@ -187,13 +187,13 @@ func (f Field) setIn(target reflect.Value, s string) error {
 		}
 		v.SetFloat(n)
 	case "duration":
-		d, err := parseDuration(s)
+		d, err := ParseDuration(s)
 		if err != nil {
 			return fmt.Errorf("%s: %q is not a duration such as 100ms or 2s", f.Key, s)
 		}
 		v.SetInt(int64(d))
 	case "size":
-		n, err := parseSize(s)
+		n, err := ParseSize(s)
 		if err != nil {
 			return fmt.Errorf("%s: %q is not a size such as 256KiB", f.Key, s)
 		}

@@ -142,7 +142,7 @@ func readKey(n ast.Node) (k AccessKey, mistakes []mistake) {
 			k.SecretFile = value
 		default:
 			known := []string{"id", "secret", "secret_file"}
-			mistakes = append(mistakes, mistake{it.Key(), "not a key of an access key" + didYouMean(name, known)})
+			mistakes = append(mistakes, mistake{it.Key(), "not a key of an access key, which has id, and secret or secret_file" + didYouMean(name, known)})
 		}
 	}
 	if len(mistakes) == 0 && (k.Secret == "") == (k.SecretFile == "") {
@@ -173,7 +173,7 @@ func (b *builder) keySecrets() {
 			err = fmt.Errorf("%s is empty", k.SecretFile)
 		}
 		if err != nil {
-			b.fail("%s: sqs.access_keys: secret of %s: %w", b.out.Origin("sqs.access_keys"), k.ID, err)
+			b.fail("%s: sqs.access_keys: secret of %s: %w", place(b.out.Origin("sqs.access_keys")), k.ID, err)
 			continue
 		}
 		k.Secret = Secret(value)

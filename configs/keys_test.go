@@ -63,7 +63,7 @@ func TestAccessKeysThatAreRefused(t *testing.T) {
 	}{
 		"no list":          {keys("  access_keys: " + secret + "\n"), ":2:16: sqs.access_keys: expected a list"},
 		"texts":            {keys("  access_keys: [" + secret + "]\n"), ":2:17: sqs.access_keys: expected an access key"},
-		"misspelt":         {keys("  access_keys:\n    - id: a\n      secrte: " + secret + "\n"), ":4:7: sqs.access_keys: not a key of an access key; did you mean secret?"},
+		"misspelt":         {keys("  access_keys:\n    - id: a\n      secrte: " + secret + "\n"), ":4:7: sqs.access_keys: not a key of an access key, which has id, and secret or secret_file; did you mean secret?"},
 		"misspelt list":    {keys("  acces_keys: [{ id: a, secret: " + secret + " }]\n"), "did you mean sqs.access_keys?"},
 		"secret as list":   {keys("  access_keys: [{ id: a, secret: [" + secret + "] }]\n"), "expected one value"},
 		"both":             {keys("  access_keys: [{ id: a, secret: " + secret + ", secret_file: x }]\n"), "either secret or secret_file"},

@@ -314,6 +314,15 @@ func TestBoundsSayWhereTheValueComesFrom(t *testing.T) {
 	}
 }
 
+func TestAStartIsCompletedIfItIsOfOneWord(t *testing.T) {
+	words := []string{"visibility_timeout", "receive_wait", "retention", "max_messages", "max_message_size", "tags"}
+	for s, want := range map[string]string{"visibility": "visibility_timeout", "Receive": "receive_wait", "max_": "", "max_m": "", "tag": "tags", "delay": ""} {
+		if got := configs.Nearest(s, words); got != want {
+			t.Errorf("Nearest(%q) = %q, want %q", s, got, want)
+		}
+	}
+}
+
 func TestShortWordsAreNotGuessed(t *testing.T) {
 	words := []string{"log", "dev", "sqs", "data", "serve", "ls"}
 	for s, want := range map[string]string{"foo": "", "sqz": "sqs", "lst": "ls", "dat": "data", "serv": "serve", "x": "", "lgo": "log", "bar": ""} {

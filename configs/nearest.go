@@ -9,7 +9,8 @@ import (
 const shortWord = 4
 
 // Nearest returns the word that s was probably meant to be, or "" if none is
-// close: at most a third of its length away, and one more if s is not short.
+// close: at most a third of its length away, and one more if s is not short. A
+// start of one word only is that word.
 func Nearest(s string, words []string) string {
 	best, bestAt := "", max(1, len(s)/3)
 	if len(s) > shortWord {
@@ -20,7 +21,25 @@ func Nearest(s string, words []string) string {
 			best, bestAt = w, d
 		}
 	}
+	if best == "" && len(s) > shortWord {
+		return completed(s, words)
+	}
 	return best
+}
+
+// completed returns the only word that starts with s, or "".
+func completed(s string, words []string) string {
+	found := ""
+	for _, w := range words {
+		switch {
+		case !strings.HasPrefix(strings.ToLower(w), strings.ToLower(s)):
+		case found != "":
+			return ""
+		default:
+			found = w
+		}
+	}
+	return found
 }
 
 // didYouMean returns a suggestion to append to an error, or "".

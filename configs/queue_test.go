@@ -202,7 +202,7 @@ func TestCheckOfQueues(t *testing.T) {
 		"name":                 {`"50%d off": {}`, "queues.50%d off: the name is not"},
 		"long name":            {strings.Repeat("x", 81) + ": {}", "the name is not"},
 		"suffix alone":         {".fifo: {}", "the name is not"},
-		"visibility":           {"a: {visibility_timeout: 13h}", "queues.a.visibility_timeout: 13h0m0s is not between 0s and 12h0m0s"},
+		"visibility":           {"a: {visibility_timeout: 13h}", "queues.a.visibility_timeout: 13h is not between 0s and 12h"},
 		"delay":                {"a: {delay: 16m}", "queues.a.delay"},
 		"wait":                 {"a: {receive_wait: 21s}", "queues.a.receive_wait"},
 		"negative":             {"a: {delay: -1s}", "queues.a.delay"},
@@ -248,7 +248,7 @@ func TestCheckSaysWhereAQueueComesFrom(t *testing.T) {
 		t.Fatal("Check accepted wrong queues")
 	}
 	for _, want := range []string{
-		yaml + ":3: queues.a.delay: 1h0m0s is not between 0s and 15m0s",
+		yaml + ":3: queues.a.delay: 1h is not between 0s and 15m",
 		yaml + ":4: queues.b.dead_letter: needs max_receives",
 		"import " + conf + ":2: queues.c.delay",
 		"--set: queues.d.fifo: the name of a FIFO queue ends in .fifo",

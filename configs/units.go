@@ -9,9 +9,9 @@ import (
 
 const day = 24 * time.Hour
 
-// parseDuration reads what time.ParseDuration does, and days before it: 4d,
+// ParseDuration reads what time.ParseDuration does, and days before it: 4d,
 // 1d12h.
-func parseDuration(s string) (time.Duration, error) {
+func ParseDuration(s string) (time.Duration, error) {
 	count, rest, ok := strings.Cut(s, "d")
 	if !ok {
 		return time.ParseDuration(s)
@@ -27,8 +27,8 @@ func parseDuration(s string) (time.Duration, error) {
 	return time.Duration(days)*day + d, err
 }
 
-// durationText writes d as short as parseDuration reads it.
-func durationText(d time.Duration) string {
+// DurationText writes d as short as ParseDuration reads it.
+func DurationText(d time.Duration) string {
 	if d >= day && d%day == 0 && d/day < 1<<16 {
 		return fmt.Sprintf("%dd", d/day)
 	}
@@ -61,8 +61,8 @@ func sizeUnits() []struct {
 	}
 }
 
-// parseSize reads bytes, such as 65536, 256KiB or 1 MiB.
-func parseSize(s string) (int64, error) {
+// ParseSize reads bytes, such as 65536, 256KiB or 1 MiB.
+func ParseSize(s string) (int64, error) {
 	number, of := s, int64(1)
 	for _, u := range sizeUnits() {
 		if before, ok := strings.CutSuffix(s, u.name); ok {
