@@ -399,6 +399,15 @@ func TestRequestsThatAreRefused(t *testing.T) {
 	n.refuse(400, "bad_request", "GET", path+"/messages?limit=0", "")
 	n.refuse(400, "bad_request", "GET", "/api/v1/queues?limit=1001", "")
 	n.refuse(404, "no_queue", "POST", admin.QueuePath("none")+"/receive", `{}`)
+	for body, want := range map[string]string{
+		"{":  "bad request: the body is not JSON: unexpected EOF after offset 1",
+		"{}": "queue does not exist: none",
+	} {
+		var e admin.ErrorResponse
+		if _, got := n.call("POST", admin.QueuePath("none")+"/receive", body); json.Unmarshal([]byte(got), &e) != nil || e.Error.Message != want {
+			t.Errorf("%s is answered with %s, want the message %q", body, got, want)
+		}
+	}
 }
 
 func TestPagesOfOtherSitesAreRefused(t *testing.T) {
@@ -621,6 +630,25 @@ func TestLargeBodiesFit(t *testing.T) {
 		t.Error("the body did not come back as it was")
 	}
 	n.refuse(413, "too_large", "POST", admin.QueuePath("q")+"/messages", `{"messages":[{"body":"`+strings.Repeat("a", 24<<20)+`"}]}`)
+}
+
+func TestLargestMessageOfAQueue(t *testing.T) {
+	n := start(t)
+	n.create("q", `"max_message_bytes":20`)
+	path := admin.QueuePath("q") + "/messages"
+	attribute := `"attributes":[{"name":"name","value":"value"}]` // 15 bytes with its type
+	n.want(200, "POST", path, `{"messages":[{"body":"`+strings.Repeat("a", 20)+`"},{"body":"aaaaa",`+attribute+`}]}`, nil)
+	for _, body := range []string{
+		`{"body":"` + strings.Repeat("a", 21) + `"}`,
+		`{"body":"aaaaaa",` + attribute + `}`,
+		`{"body":"a"},{"body_base64":"` + base64.StdEncoding.EncodeToString(make([]byte, 21)) + `"}`,
+	} {
+		n.refuse(413, "too_large", "POST", path, `{"messages":[`+body+`]}`)
+	}
+	var q admin.Queue
+	if n.want(200, "GET", admin.QueuePath("q"), "", &q); q.Stats.Messages != 2 {
+		t.Errorf("%d messages are there, want 2", q.Stats.Messages)
+	}
 }
 
 // TestEveryCoreErrorIsExplained reads the errors of the core from its source,

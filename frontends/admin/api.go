@@ -40,6 +40,9 @@ type handler func(r *http.Request) (status int, body any, err error)
 func (s *Server) api(h handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		status, body, err := h(r)
+		if name := r.PathValue("queue"); name != "" && errors.Is(err, core.ErrNoQueue) {
+			err = fmt.Errorf("%w: %s", err, name)
+		}
 		if err != nil {
 			status, e := explain(err)
 			if status == http.StatusInternalServerError {
@@ -105,7 +108,7 @@ func decode(b []byte, v any) error {
 func badJSON(err error) error {
 	semantic := (*json.SemanticError)(nil)
 	if !errors.As(err, &semantic) {
-		return fmt.Errorf("%w: %w", errBadRequest, err)
+		return fmt.Errorf("%w: the body is not JSON: %s", errBadRequest, strings.TrimPrefix(err.Error(), "jsontext: "))
 	}
 	where := ""
 	if p := string(semantic.JSONPointer); p != "" {

@@ -26,10 +26,17 @@ func (s *Server) publish(r *http.Request) (int, any, error) {
 	if n := len(req.Messages); n < 1 || n > messagesMax {
 		return 0, nil, fmt.Errorf("%w: %d messages, not 1 to %d", errBadRequest, n, messagesMax)
 	}
+	q, err := s.client.Queue(r.Context(), r.PathValue("queue"))
+	if err != nil {
+		return 0, nil, err
+	}
 	msgs := make([]core.Message, len(req.Messages))
 	for i, m := range req.Messages {
 		if msgs[i], err = m.message(); err != nil {
 			return 0, nil, err
+		}
+		if n, most := messageBytes(&msgs[i]), q.Config.MaxMessageBytes; most > 0 && n > most {
+			return 0, nil, fmt.Errorf("%w: it has %d bytes, and the queue takes up to %d", core.ErrTooLarge, n, most)
 		}
 	}
 	out, err := s.client.Publish(r.Context(), r.PathValue("queue"), msgs, nil)
@@ -41,6 +48,16 @@ func (s *Server) publish(r *http.Request) (int, any, error) {
 		res.Messages[i] = Published{ID: p.ID.String(), Sequence: uint64(p.Seq), Duplicate: p.Duplicate}
 	}
 	return http.StatusOK, res, nil
+}
+
+// messageBytes is the size of a message as the queue's limit counts it: body, and
+// name, type and value of its attributes.
+func messageBytes(m *core.Message) int64 {
+	n := len(m.Body)
+	for _, a := range m.Attributes {
+		n += len(a.Name) + len(a.Type) + len(a.Value)
+	}
+	return int64(n)
 }
 
 // message returns what the core is given for m.
