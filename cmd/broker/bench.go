@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"os"
 	"runtime"
 	"runtime/pprof"
@@ -25,7 +26,7 @@ func newBenchCommand() *cobra.Command {
 		Short: "Measure the core, this broker, or any SQS server",
 		Long: "Each run checks that every message came through once, whole, and for FIFO in order.\n" +
 			"It ends with exit code 1 if one did not.",
-		Args: cobra.NoArgs,
+		Args: onlyCommands,
 		RunE: action(needSubcommand),
 	}
 	cmd.AddCommand(newBenchCoreCommand(), newBenchSQSCommand(), newBenchCannedCommand())
@@ -61,7 +62,7 @@ func (f *benchFlags) measure(cmd *cobra.Command, run func(ctx context.Context) (
 	}
 	res, err := run(cmd.Context())
 	if err := errors.Join(err, stopProfile()); err != nil {
-		return err
+		return fail(benchExit(err), err)
 	}
 	if err := f.show(cmd.OutOrStdout(), res); err != nil {
 		return err
@@ -70,6 +71,20 @@ func (f *benchFlags) measure(cmd *cobra.Command, run func(ctx context.Context) (
 		return failf(exitError, "the run was not clean: %s", res.Trouble())
 	}
 	return nil
+}
+
+// benchExit returns the exit code for the error of a run.
+func benchExit(err error) int {
+	known, dial := (*failure)(nil), (*net.OpError)(nil)
+	switch {
+	case errors.As(err, &known):
+		return known.code
+	case errors.Is(err, bench.ErrOptions):
+		return exitUsage
+	case errors.As(err, &dial) && dial.Op == "dial":
+		return exitCannotConnect
+	}
+	return exitError
 }
 
 func (f *benchFlags) show(w io.Writer, res *bench.Result) error {

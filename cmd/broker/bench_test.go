@@ -76,11 +76,27 @@ func TestBenchCoreModesReport(t *testing.T) {
 		}
 		t.Error("no message is counted, however long the time")
 	})
-	t.Run("unknown", func(t *testing.T) {
-		if code, _, stderr := runBench(t, "core", "--mode", "sideways"); code == exitOK || !strings.Contains(stderr, "sideways") {
-			t.Errorf("exit code %d: %s", code, stderr)
+}
+
+func TestBenchTellsWhyItDoesNotRun(t *testing.T) {
+	for _, tt := range []struct {
+		code int
+		word string
+		args []string
+	}{
+		{exitUsage, "sideways", []string{"core", "--mode", "sideways"}},
+		{exitUsage, "0 producers", []string{"core", "--producers", "0"}},
+		{exitUsage, "body size 1", []string{"core", "--size", "1"}},
+		{exitUsage, "often", []string{"core", "--sync", "often"}},
+		{exitUsage, "batch of 11", []string{"sqs", "--batch", "11", "--memory"}},
+		{exitUsage, "body size 1", []string{"sqs", "--size", "1", "--memory"}},
+		{exitUsage, "must be http://host:port", []string{"sqs", "--target", "127.0.0.1"}},
+		{exitCannotConnect, "connect", []string{"sqs", "--target", "http://127.0.0.1:1"}},
+	} {
+		if code, _, stderr := runBench(t, tt.args...); code != tt.code || !strings.Contains(stderr, tt.word) {
+			t.Errorf("%v: exit code %d, want %d: %s", tt.args, code, tt.code, stderr)
 		}
-	})
+	}
 }
 
 func TestBenchSQSCountsEveryMessage(t *testing.T) {

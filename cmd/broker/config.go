@@ -36,7 +36,7 @@ func newConfigCheckCommand(std streams) *cobra.Command {
 		if len(args) == 1 {
 			settings.file = args[0]
 		}
-		if _, err := settings.loadAndCheck(cmd, std.err); err != nil {
+		if _, err := settings.loadAndCheck(cmd, std.err, tellWarnings); err != nil {
 			return err
 		}
 		fmt.Fprintln(std.err, "the settings are good")
@@ -56,15 +56,15 @@ func newConfigShowCommand(std streams) *cobra.Command {
 	var origin bool
 	cmd := &cobra.Command{
 		Use:   "show",
-		Short: "Show the settings in force, and where each comes from",
-		Long:  "Shows the settings in force. The YAML form, which is the default, is a file that broker can read.",
+		Short: "Show the settings in force",
+		Long:  "The YAML form, which is the default, is a file that broker can read.",
 		Args:  cobra.NoArgs,
 	}
 	settings := addSettingFlags(cmd)
 	out := addOutput(cmd, std.out, "yaml")
 	cmd.Flags().BoolVar(&origin, "origin", false, "show where each value comes from")
 	cmd.RunE = action(func(cmd *cobra.Command, _ []string) error {
-		loaded, err := settings.loadAndCheck(cmd, std.err)
+		loaded, err := settings.loadAndCheck(cmd, std.err, tellWarnings)
 		if err != nil {
 			return err
 		}
@@ -123,8 +123,8 @@ func newConfigConvertCommand(std streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "convert FILE",
 		Short: "Turn the settings of another server into a file for this one",
-		Long: "Prints a file with the settings and queues of FILE. What this broker cannot do, or does otherwise, is told\n" +
-			"on standard error, with its place. 'broker --import FILE' starts with FILE as it is.",
+		Long: "Prints a file with the settings and queues of FILE. What this broker cannot do, or does otherwise,\n" +
+			"is told on standard error, with its place. 'broker --import FILE' starts with FILE as it is.",
 		Args: cobra.ExactArgs(1),
 	}
 	cmd.Flags().StringVar(&from, "from", "elasticmq", "`SERVER` whose settings they are: elasticmq")

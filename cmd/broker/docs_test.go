@@ -75,7 +75,7 @@ func describe(b *strings.Builder, cmd *cobra.Command) {
 		fmt.Fprintf(b, "\n```\n%s\n", cmd.UseLine())
 		// The root has the flags of serve.
 		if flags := cmd.NonInheritedFlags(); flags.HasAvailableFlags() && cmd.HasParent() {
-			fmt.Fprintf(b, "\n%s", flags.FlagUsagesWrapped(100))
+			fmt.Fprintf(b, "\n%s", flags.FlagUsagesWrapped(helpWidth))
 		}
 		b.WriteString("```\n")
 	}

@@ -52,8 +52,8 @@ func newPubCommand(std streams) *cobra.Command {
 	f.StringVar(&p.message.DedupID, "dedup-id", "", "deduplication id")
 	f.StringVar(&p.message.ContentType, "content-type", "", "type of the body")
 	f.IntVar(&p.priority, "priority", 4, "0 to 9, for priority queues")
-	f.DurationVar(&p.delay, "delay", 0, "hide the message so long at first (default: the queue's)")
-	f.DurationVar(&p.ttl, "ttl", 0, "drop the message after so long (default: the queue's retention)")
+	addDuration(cmd, &p.delay, "delay", "hide the message so long at first (default: the queue's)")
+	addDuration(cmd, &p.ttl, "ttl", "drop the message after so long (default: the queue's retention)")
 	cmd.RunE = action(func(cmd *cobra.Command, args []string) error {
 		if err := p.prepare(cmd); err != nil {
 			return err
@@ -162,15 +162,15 @@ func newSubCommand(std streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sub QUEUE",
 		Short: "Receive messages, print their bodies and delete them",
-		Long: "Receives messages, prints each body on a line of its own and deletes it, until interrupted.\n" +
-			"With --count and --wait it exits with 7 if fewer messages than that came.",
+		Long: "Each body is on a line of its own; -o json and yaml show all of a message. It goes on until it is\n" +
+			"interrupted, or as --count and --wait say; with both it exits with 7 if fewer messages came.",
 		Args: cobra.ExactArgs(1),
 	}
 	s.c = addClient(cmd)
 	s.out = addOutput(cmd, std.out, "table")
 	f := cmd.Flags()
 	f.IntVar(&s.count, "count", 0, "end after so many messages")
-	f.DurationVar(&s.wait, "wait", 0, "end when no message has come for so long")
+	addDuration(cmd, &s.wait, "wait", "end when no message has come for so long")
 	f.BoolVar(&s.keep, "keep", false, "do not delete: give the messages back at the end; their receive counts grow")
 	cmd.RunE = action(func(cmd *cobra.Command, args []string) error {
 		if s.count < 0 || s.wait < 0 {
@@ -266,6 +266,12 @@ func (s *subscriber) print(m admin.Message) error {
 		}
 		_, err := s.out.w.Write(append(body, '\n'))
 		return err
+	}
+	if s.out.form == "yaml" {
+		// Each message is a document of its own.
+		if _, err := io.WriteString(s.out.w, "---\n"); err != nil {
+			return err
+		}
 	}
 	return s.out.show(m, table{}, m.ID)
 }

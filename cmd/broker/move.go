@@ -98,8 +98,8 @@ func newQueueRedriveCommand(std streams, c *client) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "redrive NAME",
 		Short: "Send dead letters back",
-		Long: "Starts a task that moves what is ready in a dead-letter queue back to the queues that each message came from,\n" +
-			"or to one queue. The messages count as new there.",
+		Long: "Starts a task that moves what is ready in a dead-letter queue back to the queues that each message\n" +
+			"came from, or to one queue. The messages count as new there.",
 		Args: cobra.ExactArgs(1),
 	}
 	m := addMover(cmd, std, c)
@@ -164,7 +164,7 @@ func newQueueCancelMoveCommand(std streams, c *client) *cobra.Command {
 		if err := c.do(cmd.Context(), http.MethodDelete, admin.QueuePath(args[0], "moves", id), nil, &res); err != nil {
 			return err
 		}
-		fmt.Fprintf(std.err, "cancelled after %d messages\n", res.Moved)
+		fmt.Fprintf(std.err, "cancelled; messages moved before: %d\n", res.Moved)
 		return nil
 	})
 	return cmd

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/leasemq/broker/configs"
 	"github.com/leasemq/broker/frontends/admin"
 )
 
@@ -91,18 +92,31 @@ func showQueue(out *output, q admin.Queue) error {
 	t.add("messages", fmt.Sprintf("%d (%d ready, %d in flight, %d delayed)", q.Stats.Messages, q.Stats.Ready, q.Stats.InFlight, q.Stats.Delayed))
 	t.add("bytes", bytesText(q.Stats.Bytes))
 	t.add("oldest", age(q.Stats.Oldest))
-	t.add("visibility timeout", time.Duration(s.VisibilityTimeout).String())
-	t.add("delay", time.Duration(s.Delay).String())
-	t.add("retention", forEver(time.Duration(s.Retention)))
+	t.add("visibility timeout", durationText(s.VisibilityTimeout))
+	t.add("delay", durationText(s.Delay))
+	t.add("receive wait", durationText(s.ReceiveWait))
+	t.add("retention", forEver(s.Retention))
 	if s.Kind == "fifo" {
 		t.add("content dedup", fmt.Sprint(s.ContentDedup))
 		t.add("dedup scope", s.DedupScope)
 	}
-	if d := s.Redelivery; d.DeadLetterQueue != "" {
-		t.add("dead-letter queue", fmt.Sprintf("%s after %d receives", d.DeadLetterQueue, d.MaxReceives))
+	if s.Marks == "sync" && s.Kind != "fifo" {
+		t.add("marks", s.Marks)
 	}
-	if s.MaxMessages > 0 || s.MaxBytes > 0 {
-		t.add("limit", fmt.Sprintf("%d messages, %s bytes, then %s (0: none)", s.MaxMessages, bytesText(s.MaxBytes), s.Overflow))
+	if d := s.Redelivery; d.DeadLetterQueue != "" {
+		t.add("dead-letter queue", fmt.Sprintf("%s after %d receives%s", d.DeadLetterQueue, d.MaxReceives, orExpired(s)))
+	}
+	if d := s.Redelivery; d.InitialDelay > 0 {
+		t.add("redelivery delay", redeliveryText(d))
+	}
+	if s.MaxMessageBytes > 0 {
+		t.add("largest message", bytesText(s.MaxMessageBytes))
+	}
+	if s.MaxMessages > 0 {
+		t.add("most messages", fmt.Sprintf("%d, then %s", s.MaxMessages, s.Overflow))
+	}
+	if s.MaxBytes > 0 {
+		t.add("most bytes", fmt.Sprintf("%s, then %s", bytesText(s.MaxBytes), s.Overflow))
 	}
 	for _, name := range sortedKeys(s.Attributes) {
 		t.add("SQS "+name, s.Attributes[name])
@@ -113,11 +127,32 @@ func showQueue(out *output, q admin.Queue) error {
 	return out.show(q, t, q.Name)
 }
 
-func forEver(d time.Duration) string {
+func durationText(d admin.Duration) string { return configs.DurationText(time.Duration(d)) }
+
+func forEver(d admin.Duration) string {
 	if d == 0 {
 		return "for ever"
 	}
-	return d.String()
+	return durationText(d)
+}
+
+func redeliveryText(r admin.Redelivery) string {
+	text := durationText(r.InitialDelay)
+	if r.Multiplier > 1 {
+		text += fmt.Sprintf(", each time %v times as long", r.Multiplier)
+		if r.MaxDelay > 0 {
+			text += ", up to " + durationText(r.MaxDelay)
+		}
+	}
+	return text
+}
+
+// orExpired adds what else goes to the dead-letter queue.
+func orExpired(s admin.Settings) string {
+	if s.ExpiredToDLQ {
+		return ", or when expired"
+	}
+	return ""
 }
 
 func sortedKeys(m map[string]string) []string {
@@ -206,19 +241,19 @@ func newQueueSetCommand(std streams, c *client) *cobra.Command {
 // returns those that were given, as the API names them.
 func addQueueFlags(cmd *cobra.Command) func(*cobra.Command) (map[string]any, error) {
 	f := cmd.Flags()
-	f.Duration("visibility-timeout", 0, "how long a received message is hidden")
-	f.Duration("delay", 0, "how long a new message is hidden")
-	f.Duration("retention", 0, "how long a message is kept; 0s: for ever")
-	f.Duration("receive-wait", 0, "how long a receive waits if it does not say")
-	f.Int64("max-message-bytes", 0, "largest message; 0: the protocol's limit")
+	addDuration(cmd, new(time.Duration), "visibility-timeout", "how long a received message is hidden")
+	addDuration(cmd, new(time.Duration), "delay", "how long a new message is hidden")
+	addDuration(cmd, new(time.Duration), "retention", "how long a message is kept, such as 14d; 0s: for ever")
+	addDuration(cmd, new(time.Duration), "receive-wait", "how long a receive waits if it does not say")
+	addSize(cmd, "max-message-bytes", "largest message, such as 64KiB; 0: the protocol's limit")
 	f.Int64("max-messages", 0, "most messages; 0: no limit")
-	f.Int64("max-bytes", 0, "most bytes; 0: no limit")
-	f.String("overflow", "", "beyond that: reject or drop-oldest")
-	f.String("marks", "", "receives are made durable async or sync")
+	addSize(cmd, "max-bytes", "most bytes of all messages together; 0: no limit")
+	f.String("overflow", "", "what a send beyond that does: reject or drop-oldest")
+	f.String("marks", "", "whether a receive waits until its mark is on disk: async or sync")
 	f.Bool("content-dedup", false, "fifo: the body's hash is the deduplication id")
 	f.String("dedup-scope", "", "fifo: queue or group")
 	f.Bool("expired-to-dlq", false, "dead-letter expired messages")
-	f.String("dead-letter-queue", "", "`QUEUE` for messages that were received too often")
+	f.String("dead-letter-queue", "", "`QUEUE` for messages that were received too often; empty: none")
 	f.Int("max-receives", 0, "receives before a message is dead-lettered")
 	f.StringArray("sqs-attribute", nil, "`NAME=VALUE` of an attribute that only SQS has, such as Policy or FifoThroughputLimit; replaces all of them; may be repeated")
 	f.StringArray("tag", nil, "`NAME=VALUE` to label the queue with; replaces all tags; may be repeated")
@@ -262,7 +297,7 @@ func flagValue(kind, text string) any {
 	switch kind {
 	case "bool":
 		return text == "true"
-	case "int", "int64":
+	case "int", "int64", "size":
 		n, _ := strconv.ParseInt(text, 10, 64) // pflag has parsed it before
 		return n
 	}
@@ -308,7 +343,7 @@ func newDestructiveCommand(std streams, use, short, verb string, do func(*cobra.
 		}
 		for _, name := range args {
 			if err := do(cmd, name); err != nil {
-				return fmt.Errorf("%s: %w", name, err)
+				return err
 			}
 		}
 		return nil

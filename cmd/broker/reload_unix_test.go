@@ -17,9 +17,9 @@ import (
 // told, and the node goes on either way.
 func TestHangupReadsTheSettingsAgain(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "broker.yaml")
-	write := func(keys string) {
+	write := func(keys string, more ...string) {
 		t.Helper()
-		if err := os.WriteFile(file, []byte("sqs: { listen: ':0', access_keys: ["+keys+"] }\nadmin: { listen: ':0' }\n"), 0o600); err != nil {
+		if err := os.WriteFile(file, []byte("sqs: { listen: ':0', access_keys: ["+keys+"]"+strings.Join(more, "")+" }\nadmin: { listen: ':0' }\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -54,6 +54,12 @@ func TestHangupReadsTheSettingsAgain(t *testing.T) {
 	hangup()
 	if got := next("settings"); !strings.Contains(got, "settings read again") || !strings.Contains(got, "access_keys=2") {
 		t.Errorf("after a change the log says %s", got)
+	}
+	write("{id: a, secret: y}", ", region: eu-west-1")
+	hangup()
+	next("settings")
+	if got := next("settings"); !strings.Contains(got, "need a restart") || !strings.Contains(got, "keys=sqs.region") {
+		t.Errorf("after a change that is not taken over the log says %s", got)
 	}
 	write("{id: a}")
 	hangup()

@@ -11,6 +11,9 @@ import (
 	"github.com/leasemq/broker/configs"
 )
 
+// helpWidth is where the lines of a help end.
+const helpWidth = 100
+
 // newRootCommand returns the command tree. The root is serve under a shorter
 // name.
 func newRootCommand(std streams) *cobra.Command {
@@ -21,6 +24,8 @@ func newRootCommand(std streams) *cobra.Command {
 	root.SilenceUsage = true
 	root.Args = onlyCommands
 	root.Version = thisBuild().Version
+	root.SetHelpTemplate("{{.Short}}.{{with .Long}}\n\n{{. | trimTrailingWhitespaces}}{{end}}\n\n{{.UsageString}}")
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages ", fmt.Sprintf(".FlagUsagesWrapped %d ", helpWidth)))
 	root.SetFlagErrorFunc(suggestFlag)
 	root.AddCommand(
 		newServeCommand(std, "serve"),
@@ -40,10 +45,7 @@ func onlyCommands(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	var names []string
-	for _, c := range cmd.Commands() {
-		names = append(names, c.Name())
-	}
+	names := commandNames(cmd)
 	word := fmt.Sprintf("unknown command %q", args[0])
 	if near := configs.Nearest(args[0], names); near != "" {
 		return fmt.Errorf("%s; did you mean %s?", word, near)
@@ -53,11 +55,18 @@ func onlyCommands(cmd *cobra.Command, args []string) error {
 
 // needSubcommand is the work of a command that only groups others.
 func needSubcommand(cmd *cobra.Command, _ []string) error {
+	return failf(exitUsage, "needs one of the commands %s", strings.Join(commandNames(cmd), ", "))
+}
+
+// commandNames lists the commands below cmd that are not hidden.
+func commandNames(cmd *cobra.Command) []string {
 	var names []string
 	for _, c := range cmd.Commands() {
-		names = append(names, c.Name())
+		if !c.Hidden {
+			names = append(names, c.Name())
+		}
 	}
-	return failf(exitUsage, "needs one of the commands %s", strings.Join(names, ", "))
+	return names
 }
 
 // suggestFlag adds the nearest flag to cobra's word about an unknown one.

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -27,20 +28,20 @@ func newServeCommand(std streams, name string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   name,
 		Short: "Run a node",
-		Long: "Runs a node until it is interrupted (SIGINT or SIGTERM): then it takes no new work, sends the answers\n" +
-			"that are due, and exits. A second signal ends it at once. SIGHUP has it read its settings again and take over\n" +
-			"the access keys.",
+		Long: "It runs until it is interrupted (SIGINT or SIGTERM): then it takes no new work, sends the answers\n" +
+			"that are due, and exits. A second signal ends it at once. SIGHUP has it read its settings again\n" +
+			"and take over the access keys.",
 		Args: cobra.NoArgs,
 	}
 	settings := addSettingFlags(cmd)
 	cmd.Flags().StringVar(&portsFile, "ports-file", "", "`FILE` that gets the real addresses of the listeners as JSON, once all are up")
 	cmd.RunE = action(func(cmd *cobra.Command, _ []string) error {
-		loaded, err := settings.loadAndCheck(cmd, std.err)
+		load := func() (*configs.Loaded, error) { return settings.loadAndCheck(cmd, std.err, logWarnings) }
+		loaded, err := load()
 		if err != nil {
 			return err
 		}
-		again := func() (*configs.Loaded, error) { return settings.loadAndCheck(cmd, std.err) }
-		return serve(cmd.Context(), loaded.Config, again, portsFile, std.err)
+		return serve(cmd.Context(), loaded.Config, load, portsFile, std.err)
 	})
 	return cmd
 }
@@ -81,7 +82,7 @@ func serve(ctx context.Context, cfg configs.Config, again func() (*configs.Loade
 	reloaded := make(chan struct{})
 	go func() {
 		defer close(reloaded)
-		reload(node, hangups, stopped, again, log)
+		reload(node, cfg, hangups, stopped, again, log)
 	}()
 	err = node.Wait()
 	close(stopped)
@@ -101,8 +102,8 @@ func serve(ctx context.Context, cfg configs.Config, again func() (*configs.Loade
 const reloadWait = time.Second
 
 // reload takes over settings at each signal, until stopped is closed. What cannot
-// be used leaves those in force.
-func reload(node *broker.Node, signals <-chan os.Signal, stopped <-chan struct{}, again func() (*configs.Loaded, error), log *slog.Logger) {
+// be used leaves those in force. The node was started with cfg.
+func reload(node *broker.Node, cfg configs.Config, signals <-chan os.Signal, stopped <-chan struct{}, again func() (*configs.Loaded, error), log *slog.Logger) {
 	for {
 		select {
 		case <-signals:
@@ -118,7 +119,21 @@ func reload(node *broker.Node, signals <-chan os.Signal, stopped <-chan struct{}
 			continue
 		}
 		log.Info("settings read again", "access_keys", len(loaded.Config.SQS.AccessKeys))
+		if keys := needRestart(cfg, loaded.Config); len(keys) > 0 {
+			log.Warn("changed settings that need a restart", "keys", strings.Join(keys, ", "))
+		}
 	}
+}
+
+// needRestart lists the keys that differ and are not taken over by a running node.
+func needRestart(running, read configs.Config) []string {
+	var keys []string
+	for _, f := range configs.Fields() {
+		if f.Key != "sqs.access_keys" && f.Text(running) != f.Text(read) {
+			keys = append(keys, f.Key)
+		}
+	}
+	return keys
 }
 
 func newLogger(cfg configs.Log, w io.Writer) *slog.Logger {

@@ -81,17 +81,29 @@ func (s *settingFlags) load(cmd *cobra.Command) (*configs.Loaded, error) {
 }
 
 // loadAndCheck reads the settings and holds them against their bounds, so that
-// every mistake is told at once. Warnings go to w.
-func (s *settingFlags) loadAndCheck(cmd *cobra.Command, w io.Writer) (*configs.Loaded, error) {
+// every mistake is told at once. Warnings are given to tell, with w.
+func (s *settingFlags) loadAndCheck(cmd *cobra.Command, w io.Writer, tell func(io.Writer, *configs.Loaded)) (*configs.Loaded, error) {
 	if cmd.Flags().Changed("data") && cmd.Flags().Changed("memory") {
 		return nil, failf(exitUsage, "--data and --memory exclude each other: give one of them")
 	}
 	loaded, err := s.load(cmd)
-	tellWarnings(w, loaded)
+	tell(w, loaded)
 	if err := errors.Join(err, loaded.Check(kindNames()), broker.CheckQueues(loaded.Config)); err != nil {
 		return nil, fail(exitUsage, err)
 	}
 	return loaded, nil
+}
+
+// logWarnings tells warnings as a node does: those who read JSON read nothing else.
+func logWarnings(w io.Writer, loaded *configs.Loaded) {
+	if loaded.Config.Log.Format != "json" {
+		tellWarnings(w, loaded)
+		return
+	}
+	log := newLogger(loaded.Config.Log, w)
+	for _, warning := range loaded.Warnings {
+		log.Warn(warning)
+	}
 }
 
 func tellWarnings(w io.Writer, loaded *configs.Loaded) {

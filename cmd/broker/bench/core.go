@@ -88,14 +88,17 @@ func (w Written) since(before Written, n int64, size int) *Written {
 	return &w
 }
 
+// ErrOptions is what an error wraps if nothing was run: options are wrong.
+var ErrOptions = errors.New("cannot run")
+
 // RunCore does what o.Mode says.
 func RunCore(ctx context.Context, o CoreOptions) (*Result, error) {
 	if err := o.check(); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", ErrOptions, err)
 	}
 	bodies, err := NewBodies(o.Seed, o.Size)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", ErrOptions, err)
 	}
 	c := &coreRun{o: o, bodies: bodies}
 	switch o.Mode {
@@ -112,7 +115,7 @@ func RunCore(ctx context.Context, o CoreOptions) (*Result, error) {
 	case ModeProbe:
 		return c.probe(ctx)
 	}
-	return nil, fmt.Errorf("mode %q: must be cycle, send, pipelined, backlog, many-queues, steady or crash", o.Mode)
+	return nil, fmt.Errorf("%w: mode %q: must be cycle, send, pipelined, backlog, many-queues, steady or crash", ErrOptions, o.Mode)
 }
 
 func (o *CoreOptions) check() error {

@@ -122,15 +122,15 @@ func RunSQS(ctx context.Context, o SQSOptions) (*Result, error) {
 
 func newSQSRun(o SQSOptions) (*sqsRun, error) {
 	if err := o.check(); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", ErrOptions, err)
 	}
 	u, err := url.Parse(o.Target)
 	if err != nil || u.Scheme != "http" || u.Host == "" {
-		return nil, fmt.Errorf("target %q: must be http://host:port", o.Target)
+		return nil, fmt.Errorf("%w: target %q: must be http://host:port", ErrOptions, o.Target)
 	}
 	bodies, err := NewBodies(o.Seed, o.Size)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", ErrOptions, err)
 	}
 	r := &sqsRun{o: o, host: u.Host, addr: u.Host, path: u.EscapedPath(), bodies: bodies}
 	if u.Port() == "" {
