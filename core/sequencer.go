@@ -117,6 +117,18 @@ func (s *sequencer) end() {
 	s.mu.Unlock()
 }
 
+// call has f called with the end of the open group: all that was decided before
+// is durable then, or the node has failed.
+func (s *sequencer) call(f func(error)) error {
+	g, err := s.begin()
+	if err != nil {
+		return err
+	}
+	g.calls = append(g.calls, f)
+	s.end()
+	return nil
+}
+
 // takeSeq gives out the next sequence. mu is held.
 func (s *sequencer) takeSeq() Seq {
 	n := s.next

@@ -28,30 +28,49 @@ type decision struct {
 // to errs. It answers when all that it did is durable. The second result is an
 // error of the whole call: then nothing was settled.
 func (c *Client) Settle(ctx context.Context, name string, settlements []Settlement, errs []error) ([]error, error) {
-	e := c.engine
+	errs, done, err := c.engine.settleIn(name, settlements, errs, nil)
+	if err == nil && done != nil {
+		err = wait(ctx, done)
+	}
+	return errs, err
+}
+
+// SettleAsync is Settle without the wait: done is called once, with an error, or
+// nil, for each settlement, when all that it did is durable or the node has
+// failed. It must not block. Calls come in the order of commits; when there was
+// nothing to commit, done is called at once, before SettleAsync returns. When an
+// error is returned, done is not called.
+func (c *Client) SettleAsync(name string, settlements []Settlement, done func([]error, error)) error {
+	errs, pending, err := c.engine.settleIn(name, settlements, nil, done)
+	if err == nil && pending == nil {
+		done(errs, nil)
+	}
+	return err
+}
+
+// settleIn settles in the queue called name. It returns the commit to wait for,
+// nil if there is none. async, if set, is called with the commit.
+func (e *Engine) settleIn(name string, settlements []Settlement, errs []error, async func([]error, error)) ([]error, *commit, error) {
 	e.seq.admit()
 	for {
 		q, err := e.queue(name)
 		if err != nil {
-			return errs, err
+			return errs, nil, err
 		}
 		n := len(errs)
 		var done *commit
-		errs, done, err = e.settle(q, settlements, errs)
+		errs, done, err = e.settle(q, settlements, errs, async)
 		if err == errEvicted {
 			errs = errs[:n]
 			continue
 		}
-		if err == nil && done != nil {
-			err = wait(ctx, done)
-		}
-		return errs, err
+		return errs, done, err
 	}
 }
 
 // settle decides under the locks of the queue and, if a message may be moved to
 // it, of its dead-letter queue.
-func (e *Engine) settle(q *queue, settlements []Settlement, errs []error) ([]error, *commit, error) {
+func (e *Engine) settle(q *queue, settlements []Settlement, errs []error, async func([]error, error)) ([]error, *commit, error) {
 	var dlq *queue
 	for i := range settlements {
 		if a := settlements[i].Action; a == SettleReject || a == SettleDeadLetter {
@@ -98,20 +117,30 @@ func (e *Engine) settle(q *queue, settlements []Settlement, errs []error) ([]err
 			wrote++
 		}
 	}
-	if wrote == 0 {
-		return errs, e.seq.commitOf(after), nil
-	}
 	if len(decisions) > 0 {
 		var err error
 		if done, err = q.carryOut(decisions, dlq); err != nil {
 			return errs, nil, err
 		}
 	}
-	q.armLocked()
-	if q.available() {
-		q.wake(wrote)
+	if wrote > 0 {
+		q.armLocked()
+		if q.available() {
+			q.wake(wrote)
+		}
+	} else {
+		done = e.seq.commitOf(after)
 	}
-	return errs, done, nil
+	if done == nil || async == nil {
+		return errs, done, nil
+	}
+	return errs, done, e.seq.call(func(err error) {
+		if err != nil {
+			async(nil, err)
+			return
+		}
+		async(errs, nil)
+	})
 }
 
 // carryOut writes decisions, each on another message, to the open Change.

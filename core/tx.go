@@ -40,10 +40,9 @@ func (t *Tx) Publish(queue string, m Message) error {
 	return nil
 }
 
-// Settle adds a settlement: delete, extend or release. Rejects stand outside of
-// transactions, since they may move messages to another queue.
+// Settle adds a settlement.
 func (t *Tx) Settle(queue string, s Settlement) error {
-	if t.done || len(t.sends)+len(t.settle) >= TxOpsMax || s.Action > SettleRelease {
+	if t.done || len(t.sends)+len(t.settle) >= TxOpsMax || s.Action > SettleDeadLetter {
 		return ErrInvalidArgument
 	}
 	t.settle = append(t.settle, txSettle{queue: queue, s: s})
@@ -56,6 +55,7 @@ func (t *Tx) Rollback() { t.done, t.sends, t.settle = true, nil, nil }
 // txQueue is what a transaction does to one queue.
 type txQueue struct {
 	q         *queue
+	dlq       *queue // where it may move messages to; nil if it rejects none, or has none
 	sends     []Message
 	index     []int // of sends, in the transaction
 	drafts    []draft
@@ -67,36 +67,65 @@ type txQueue struct {
 // a result for each Publish in order. On an error nothing has happened, unless
 // it wraps ErrStopped: then it is unknown.
 func (t *Tx) Commit(ctx context.Context) ([]Published, error) {
+	parts, done, err := t.commit(nil)
+	if err == nil && done != nil {
+		err = wait(ctx, done)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return t.results(parts), nil
+}
+
+// CommitAsync is Commit without the wait: done is called once, in the order of
+// commits, when the transaction is durable or the node has failed, and at once
+// for a transaction without operations. It must not block. When an error is
+// returned, nothing has happened, and done is not called.
+func (t *Tx) CommitAsync(done func([]Published, error)) error {
+	_, pending, err := t.commit(done)
+	if err == nil && pending == nil {
+		done(nil, nil)
+	}
+	return err
+}
+
+// commit decides the transaction. The commit to wait for is nil if it has no
+// operations. async, if set, is called with the commit.
+func (t *Tx) commit(async func([]Published, error)) ([]*txQueue, *commit, error) {
 	if t.done {
-		return nil, ErrInvalidArgument
+		return nil, nil, ErrInvalidArgument
 	}
 	t.done = true
 	if len(t.sends)+len(t.settle) == 0 {
-		return nil, nil // nothing would ever be committed
+		return nil, nil, nil // nothing would ever be committed
 	}
 	e := t.client.engine
 	if len(t.sends) > 0 {
 		if err := e.held(); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	e.seq.admit()
 	for {
 		parts, err := t.parts()
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		done, err := e.commitTx(parts)
+		var call func(error)
+		if async != nil {
+			call = func(err error) {
+				if err != nil {
+					async(nil, err)
+					return
+				}
+				async(t.results(parts), nil)
+			}
+		}
+		done, err := e.commitTx(parts, call)
 		if err == errEvicted {
 			continue
 		}
-		if err == nil && done != nil {
-			err = wait(ctx, done)
-		}
-		if err != nil {
-			return nil, err
-		}
-		return t.results(parts), nil
+		return parts, done, err
 	}
 }
 
@@ -141,6 +170,15 @@ func (t *Tx) parts() ([]*txQueue, error) {
 			return nil, err
 		}
 		p.settle = append(p.settle, t.settle[i].s)
+		if t.settle[i].s.Action < SettleReject || p.dlq != nil {
+			continue
+		}
+		if dlq := e.deadLetterQueue(p.q); dlq != nil {
+			if _, err := part(dlq.name); err != nil {
+				return nil, err
+			}
+			p.dlq = byName[dlq.name].q
+		}
 	}
 	slices.SortFunc(parts, func(a, b *txQueue) int {
 		if a.q.id < b.q.id {
@@ -158,7 +196,7 @@ func (t *Tx) parts() ([]*txQueue, error) {
 }
 
 // commitTx decides everything first and then writes everything.
-func (e *Engine) commitTx(parts []*txQueue) (*commit, error) {
+func (e *Engine) commitTx(parts []*txQueue, call func(error)) (*commit, error) {
 	for _, p := range parts {
 		p.q.mu.Lock()
 		defer p.q.mu.Unlock()
@@ -189,12 +227,15 @@ func (e *Engine) commitTx(parts []*txQueue) (*commit, error) {
 			le := &p.q.leases.slab[d.index]
 			le.decided = false
 			l := le.lane
-			p.q.apply(g, d, nil)
+			p.q.apply(g, d, p.dlq)
 			if l != nil {
 				g.touchLane(p.q, l)
 			}
 		}
 		p.q.snapshot(g, &g.slots[p.q.slotIndex])
+	}
+	if call != nil {
+		g.calls = append(g.calls, call)
 	}
 	done := g.done
 	e.seq.end()
@@ -235,7 +276,7 @@ func (p *txQueue) check() error {
 // but nothing may follow a delete.
 func (p *txQueue) decide(s *Settlement, decided map[Seq]int) error {
 	q := p.q
-	d, err := q.decide(s, nil)
+	d, err := q.decide(s, p.dlq)
 	if err == errDecided {
 		r, _ := q.receiptOf(s)
 		before := decided[r.Ref.Seq]
@@ -243,7 +284,7 @@ func (p *txQueue) decide(s *Settlement, decided map[Seq]int) error {
 		case p.decisions[before].action != SettleDelete:
 			le := &q.leases.slab[p.decisions[before].index]
 			le.decided = false
-			d, err = q.decide(s, nil)
+			d, err = q.decide(s, p.dlq)
 			le.decided = true
 			if err == nil && d.index >= 0 {
 				p.decisions[before] = d
