@@ -72,7 +72,8 @@ type Engine struct {
 	byName  map[string]*queue
 	loading sync.Mutex // one load at a time
 
-	moves moveTable
+	moves  moveTable
+	topics topicTable
 
 	dedupTimer *time.Timer
 	dedupArmed atomic.Bool
@@ -122,6 +123,7 @@ func (e *Engine) start() error {
 	if err := e.loadMoves(); err != nil {
 		return fmt.Errorf("move tasks: %w", err)
 	}
+	e.startTopics()
 	e.background(e.sweep)
 	return nil
 }

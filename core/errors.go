@@ -27,5 +27,8 @@ var (
 	ErrTooManyMoves    = errors.New("too many move tasks are active")     //
 	ErrNoMove          = errors.New("no such move task is running")       //
 	ErrMoveTarget      = errors.New("destination does not exist")         // of a move task
+	ErrInvalidTopic    = errors.New("topic or filter is not valid")       //
+	ErrNoBinding       = errors.New("binding does not exist")             //
+	ErrTooManyBindings = errors.New("queue has too many bindings")        //
 	ErrDeadLetterQueue = errors.New("dead-letter queue is not valid")     // absent, of another kind, or it refuses its source
 )

@@ -66,6 +66,7 @@ type Message struct {
 	TTL         time.Duration // 0: the queue's retention alone
 	Origin      Origin
 	TraceParent string // W3C
+	Topic       string // that it was published to; PublishTopic sets it
 }
 
 // Published tells what became of a message that was sent.
@@ -117,6 +118,7 @@ type Stored struct {
 	DedupID     []byte
 	ContentType []byte
 	TraceParent []byte
+	Topic       []byte // that it was published to; nil: straight to a queue
 	Body        []byte
 
 	attributes     []byte // encoded; see Attributes

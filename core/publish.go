@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/dchest/siphash"
+
+	"github.com/leasemq/broker/core/match"
 )
 
 // draft is a message on its way into a queue, encoded before any lock is taken.
@@ -18,7 +20,10 @@ type draft struct {
 	due     int64 // 0: at once
 	lane    Place
 	dedup   dedupKey
-	hasID   bool // has a deduplication id
+	hasID   bool  // has a deduplication id
+	copy    bool  // of a message that was published to a topic
+	skip    bool  // a copy for which there is no room
+	op      int32 // of which operation of a transaction it is
 	seq     Seq
 	known   *dedupEntry // a duplicate: what the first send was answered with
 	twin    *draft      // a duplicate of an earlier one in the batch
@@ -49,18 +54,19 @@ func (c *Client) PublishAsync(name string, msgs []Message, done func([]Published
 
 func appendPublished(out []Published, drafts []draft) []Published {
 	for i := range drafts {
-		d := &drafts[i]
-		if d.twin != nil {
-			out = append(out, Published{ID: d.twin.id, Seq: d.twin.seq, Duplicate: true})
-			continue
-		}
-		if d.known != nil {
-			out = append(out, Published{ID: d.known.id, Seq: d.known.seq, Duplicate: true})
-			continue
-		}
-		out = append(out, Published{ID: d.id, Seq: d.seq})
+		out = append(out, drafts[i].published())
 	}
 	return out
+}
+
+func (d *draft) published() Published {
+	switch {
+	case d.twin != nil:
+		return Published{ID: d.twin.id, Seq: d.twin.seq, Duplicate: true}
+	case d.known != nil:
+		return Published{ID: d.known.id, Seq: d.known.seq, Duplicate: true}
+	}
+	return Published{ID: d.id, Seq: d.seq}
 }
 
 // publish decides a send. It returns the commit to wait for, nil if all were
@@ -118,27 +124,31 @@ func (e *Engine) drafts(q *queue, msgs []Message) ([]draft, error) {
 	return drafts, nil
 }
 
+// draft encodes m, whose size d has, behind mem.
 func (e *Engine) draft(d *draft, m *Message, cfg *QueueConfig, now int64, mem []byte) []byte {
 	d.id, d.at = m.ID, now
 	if d.id == (MessageID{}) {
 		d.id = NewMessageID()
 	}
+	var named Message
+	if cfg.Kind == KindFIFO && m.DedupID == "" && cfg.ContentDedup {
+		sum := sha256.Sum256(m.Body)
+		named = *m
+		named.DedupID = hex.EncodeToString(sum[:])
+		m = &named
+	}
+	d.address(m, cfg)
+	return d.encode(m, mem)
+}
+
+// address chooses where in a queue of cfg the message will lie.
+func (d *draft) address(m *Message, cfg *QueueConfig) {
 	delay := m.Delay
 	if delay < 0 {
 		delay = cfg.Delay
 	}
-	expires := int64(0)
-	if m.TTL > 0 {
-		expires = now + ceilMS(m.TTL)
-	}
 	switch {
 	case cfg.Kind == KindFIFO:
-		if m.DedupID == "" && cfg.ContentDedup {
-			sum := sha256.Sum256(m.Body)
-			copied := *m
-			copied.DedupID = hex.EncodeToString(sum[:])
-			m = &copied
-		}
 		d.lane = Place{Kind: PlaceGroup, N: groupHash(m.Group)}
 		d.hasID = m.DedupID != ""
 		if d.hasID {
@@ -150,11 +160,19 @@ func (e *Engine) draft(d *draft, m *Message, cfg *QueueConfig, now int64, mem []
 		d.lane = Place{Kind: PlaceGroup, N: groupHash(m.Group)}
 	}
 	if delay > 0 && cfg.Kind != KindFIFO {
-		d.due = now + ceilMS(delay)
+		d.due = d.at + ceilMS(delay)
 		d.lane = Place{Kind: PlaceDelayed, N: uint64(d.due)}
 	}
+}
+
+// encode makes the record of m, behind mem.
+func (d *draft) encode(m *Message, mem []byte) []byte {
+	expires := int64(0)
+	if m.TTL > 0 {
+		expires = d.at + ceilMS(m.TTL)
+	}
 	from := len(mem)
-	mem = appendRecord(mem, m, d.id, int(d.counted), now, expires)
+	mem = appendRecord(mem, m, d.id, int(d.counted), d.at, expires)
 	d.rec = mem[from:len(mem):len(mem)]
 	return mem
 }
@@ -181,6 +199,8 @@ func checkMessage(m *Message, cfg *QueueConfig) error {
 		return ErrInvalidArgument
 	case m.Priority > PriorityMax || m.Delay > DelayMax || m.TTL < 0:
 		return ErrInvalidArgument
+	case m.Topic != "" && match.CheckTopic(m.Topic) != nil:
+		return ErrInvalidTopic
 	case cfg.Kind == KindFIFO && m.Group == "":
 		return ErrMissingGroup
 	case cfg.Kind == KindFIFO && m.DedupID == "" && !cfg.ContentDedup:
@@ -251,7 +271,7 @@ func (q *queue) put(g *group, drafts []draft) {
 	keep := q.engine.windowBytes.Load() < q.engine.windowMax
 	for i := range drafts {
 		d := &drafts[i]
-		if d.known != nil || d.twin != nil {
+		if d.known != nil || d.twin != nil || d.skip {
 			continue
 		}
 		if d.lane.Kind == PlaceDelayed {

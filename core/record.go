@@ -9,7 +9,7 @@ import (
 
 // A message record is what is stored for a message, and what a window holds:
 //
-//	0  version (2)
+//	0  version: 3 if it has a field that version 2 does not know, else 2
 //	1  flags: which of the optional fields are there
 //	2  priority
 //	3  origin
@@ -18,11 +18,13 @@ import (
 //	26 size, 4 bytes: what the message counts in the queue's bytes
 //	30 recordExpires: expiry, milliseconds, 6 bytes
 //	   recordNames: group, dedup id, content type, traceparent, each with its length (uvarint)
+//	   recordTopic: topic, with its length (uvarint); version 3
 //	   recordDeadLetter: reason (1), first time (8), prior receives (uvarint), source
 //	   recordAttributes: their count (uvarint); each: kind (1), name, type, value
 //	   body: the rest
 const (
 	recordVersion     = 2
+	recordVersionNew  = 3 // with fields of recordNew
 	recordHeaderBytes = 30
 	recordTimeBytes   = 6
 )
@@ -33,6 +35,9 @@ const (
 	recordExpires
 	recordNames
 	recordAttributes
+	recordTopic
+
+	recordNew = recordTopic // flags that version 2 does not know
 )
 
 // NewMessageID returns a random (version 4) id.
@@ -74,7 +79,7 @@ func (m *Message) countedBytes() int {
 // recordBytes is at least the length of m's record.
 func (m *Message) recordBytes(counted int) int {
 	return recordHeaderBytes + recordTimeBytes + counted + len(m.Group) + len(m.DedupID) + len(m.ContentType) +
-		len(m.TraceParent) + 5*4 + 5 + 16*len(m.Attributes)
+		len(m.TraceParent) + 5*4 + 5 + 16*len(m.Attributes) + len(m.Topic) + 3
 }
 
 // recordHead is what a record begins with.
@@ -96,7 +101,11 @@ func flagIf(there bool, flag byte) byte {
 
 // append appends the head, whose flags say what follows it.
 func (h *recordHead) append(b []byte) []byte {
-	b = append(b, recordVersion, h.flags|flagIf(h.expiresAt != 0, recordExpires), h.priority, byte(h.origin))
+	version := byte(recordVersion)
+	if h.flags&recordNew != 0 {
+		version = recordVersionNew
+	}
+	b = append(b, version, h.flags|flagIf(h.expiresAt != 0, recordExpires), h.priority, byte(h.origin))
 	b = appendTime(b, h.enqueuedAt)
 	b = append(b, h.id[:]...)
 	b = binary.BigEndian.AppendUint32(b, uint32(h.counted))
@@ -111,7 +120,7 @@ func appendRecord(b []byte, m *Message, id MessageID, counted int, enqueuedAt, e
 	h := recordHead{
 		priority: m.Priority, origin: m.Origin, enqueuedAt: enqueuedAt, expiresAt: expiresAt, id: id, counted: counted,
 		flags: flagIf(len(m.Group)+len(m.DedupID)+len(m.ContentType)+len(m.TraceParent) > 0, recordNames) |
-			flagIf(len(m.Attributes) > 0, recordAttributes),
+			flagIf(len(m.Attributes) > 0, recordAttributes) | flagIf(m.Topic != "", recordTopic),
 	}
 	b = h.append(b)
 	if h.flags&recordNames != 0 {
@@ -119,6 +128,9 @@ func appendRecord(b []byte, m *Message, id MessageID, counted int, enqueuedAt, e
 		b = appendString(b, m.DedupID)
 		b = appendString(b, m.ContentType)
 		b = appendString(b, m.TraceParent)
+	}
+	if m.Topic != "" {
+		b = appendString(b, m.Topic)
 	}
 	if h.flags&recordAttributes != 0 {
 		b = binary.AppendUvarint(b, uint64(len(m.Attributes)))
@@ -141,14 +153,17 @@ func rerecord(s *Stored, counted int) []byte {
 		priority: s.Priority, origin: s.Origin, enqueuedAt: s.EnqueuedAt, expiresAt: s.ExpiresAt, id: s.ID,
 		counted: counted, // not asked: it is what a record says of itself
 		flags: flagIf(names > 0, recordNames) | flagIf(s.attributeCount > 0, recordAttributes) |
-			flagIf(s.DeadLetter.Reason != DeadLetterNone, recordDeadLetter),
+			flagIf(s.DeadLetter.Reason != DeadLetterNone, recordDeadLetter) | flagIf(len(s.Topic) > 0, recordTopic),
 	}
-	b := h.append(make([]byte, 0, recordHeaderBytes+len(s.Body)+names+len(s.DeadLetter.Source)+len(s.attributes)+50))
+	b := h.append(make([]byte, 0, recordHeaderBytes+len(s.Body)+names+len(s.Topic)+len(s.DeadLetter.Source)+len(s.attributes)+50))
 	if h.flags&recordNames != 0 {
 		b = appendBytes(b, s.Group)
 		b = appendBytes(b, s.DedupID)
 		b = appendBytes(b, s.ContentType)
 		b = appendBytes(b, s.TraceParent)
+	}
+	if len(s.Topic) > 0 {
+		b = appendBytes(b, s.Topic)
 	}
 	if h.flags&recordDeadLetter != 0 {
 		b = append(b, byte(s.DeadLetter.Reason))
@@ -193,7 +208,7 @@ func checkRecord(rec []byte) error {
 	if len(rec) < recordHeaderBytes || rec[1]&recordExpires != 0 && len(rec) < recordHeaderBytes+recordTimeBytes {
 		return fmt.Errorf("message record of %d bytes: %w", len(rec), ErrCorrupt)
 	}
-	if rec[0] != recordVersion {
+	if rec[0] != recordVersion && rec[0] != recordVersionNew {
 		return fmt.Errorf("message record version %d: %w", rec[0], ErrCorrupt)
 	}
 	return nil
@@ -214,6 +229,9 @@ func decodeRecord(rec []byte, s *Stored) error {
 	}
 	if rec[1]&recordNames != 0 {
 		s.Group, s.DedupID, s.ContentType, s.TraceParent = r.bytes(), r.bytes(), r.bytes(), r.bytes()
+	}
+	if rec[1]&recordTopic != 0 {
+		s.Topic = r.bytes()
 	}
 	if rec[1]&recordDeadLetter != 0 {
 		s.DeadLetter.Reason = DeadLetterReason(r.byte())

@@ -319,6 +319,7 @@ func (c *Client) Queues(ctx context.Context, prefix, after string, max int) ([]s
 func (c *Client) Delete(ctx context.Context, name string) error {
 	var done *commit
 	e := c.engine
+	<-e.topics.ready // what could not be read binds nothing
 	err := e.with(name, func(q *queue) error {
 		g, err := e.seq.begin()
 		if err != nil {
@@ -328,6 +329,7 @@ func (c *Client) Delete(ctx context.Context, name string) error {
 		g.put(Edit{Kind: EditDropName, Key: []byte(name)})
 		g.putSource(name, q.rec.Config.Redelivery.DeadLetterQueue, "")
 		e.moves.forget(g, q.id)
+		e.topics.forget(g, q)
 		done = g.done
 		e.seq.end()
 		e.reapLater(reap{qid: q.qid, few: q.state.Messages <= reapFew, after: done})

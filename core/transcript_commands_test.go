@@ -26,6 +26,7 @@ func commands() map[string]func(*call) string {
 		"restart": restart, "crash": crash,
 		"move": startMove, "moves": moves, "cancel-move": cancelMove, "bury": bury,
 		"session": session, "end": endSession,
+		"bind": bind, "unbind": unbind, "bindings": bindings, "pub": publishTopic, "pub-async": publishTopicAsync,
 		"tx": tx, "commit": commitTx, "rollback": rollback,
 		"bg": background, "cancel": cancel, "waiting": waiting, "drain": drain, "close": closeEngine,
 		"hold": hold, "go": resume, "fail-commits": failCommits, "refuse-producers": refuseProducers,
@@ -463,6 +464,9 @@ func tx(c *call) string {
 			}
 			one := &call{ctx: c.ctx, s: s, set: set}
 			err = t.Publish(q, one.messages([]string{w})[0])
+		} else if what == "pub" {
+			one := &call{ctx: c.ctx, s: s, set: inner.set}
+			err = t.PublishTopic(core.TopicPublish{Topic: q, Messages: one.messages([]string{w})})
 		}
 		if err != nil {
 			return fault(err)
@@ -481,6 +485,9 @@ func commitTx(c *call) string {
 		if p.Duplicate {
 			out += " duplicate of " + c.s.print.sent(p)
 		}
+	}
+	for _, r := range c.s.txs[c.arg(0)].Topics() {
+		out += " " + matched(r)
 	}
 	return strings.TrimSpace(out)
 }

@@ -228,6 +228,10 @@ func coreFaults() []coreFault {
 		{err: core.ErrNoMove, fault: faultNotFound, message: "Task does not exist."},
 		{err: core.ErrMoveTarget, fault: faultNotFound, message: "The resource that you specified for the DestinationArn parameter doesn't exist."},
 		{err: core.ErrDeadLetterQueue, fault: faultInvalidParameter},
+		// Topics have no word in SQS yet.
+		{err: core.ErrInvalidTopic, fault: faultInvalidParameter},
+		{err: core.ErrNoBinding, fault: faultNotFound},
+		{err: core.ErrTooManyBindings, fault: faultOverLimit},
 		// A request that was cut off by the end of the node.
 		{err: context.Canceled, fault: faultUnavailable, message: "The node is shutting down.", retryAfter: retrySeconds},
 		{err: context.DeadlineExceeded, fault: faultUnavailable, message: "The request took too long.", retryAfter: retrySeconds},

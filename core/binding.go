@@ -1,0 +1,320 @@
+package core
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/leasemq/broker/core/match"
+)
+
+// Bounds of bindings.
+const (
+	QueueBindingsMax      = 10_000   // bindings a queue: its deletion drops them in one Change
+	BindingOptionBytesMax = 64 << 10 // bytes of the options of a binding
+)
+
+// Binding sends a copy of what is published to the topics that a filter matches
+// to a queue. A queue gets one copy of a message, however many of its bindings
+// match. A binding lives as long as its queue: it is kept through a purge, and
+// gone with a deletion.
+type Binding struct {
+	Filter  string // see package match
+	Queue   string
+	Origin  Origin
+	Options BindingOptions
+}
+
+// BindingOptions says which of the messages that a filter matches are meant, and
+// what frontends keep with a binding.
+type BindingOptions struct {
+	NoLocal string // messages whose TopicPublish.From is the same are passed over; empty: none
+	QoS     uint8  // kept for frontends
+	Data    []byte // the same: opaque
+}
+
+// After is where Client.Bindings of all queues goes on behind b.
+func (b *Binding) After() string { return b.record()[len(bindingPrefix):] }
+
+// binding is a Binding in the tree. It is never changed, only replaced.
+type binding struct {
+	Binding
+	id    QID    // Queue.ID
+	group uint64 // that stores it
+}
+
+// topicTable holds the bindings of a node. Its lock is taken last of all, under
+// that of a queue or of the sequencer.
+type topicTable struct {
+	tree  match.Tree[*binding]
+	ready chan struct{} // closed when the stored ones have been read
+	err   error         // why they could not be; set before ready is closed
+
+	mu      sync.Mutex
+	byQueue map[QID]map[string]*binding // by Queue.ID and filter
+}
+
+// Stored bindings are node-wide records, named by queue and filter; the length of
+// the queue's name keeps it apart from a longer one that begins alike.
+const (
+	bindingPrefix  = "binding/"
+	bindingVersion = 1
+)
+
+func queueBindingPrefix(queue string) string {
+	return fmt.Sprintf("%s%03x/%s/", bindingPrefix, len(queue), queue)
+}
+
+// record is the name of b's record.
+func (b *Binding) record() string { return queueBindingPrefix(b.Queue) + b.Filter }
+
+// append appends the value of b's record: version, Queue.ID (uvarint), origin,
+// QoS, and no-local and data, each with its length (uvarint).
+func (b *binding) append(v []byte) []byte {
+	v = binary.AppendUvarint(append(v, bindingVersion), uint64(b.id))
+	v = append(v, byte(b.Origin), b.Options.QoS)
+	v = appendString(v, b.Options.NoLocal)
+	return appendBytes(v, b.Options.Data)
+}
+
+// decodeBinding reads a record of the name and value that a binding has.
+func decodeBinding(name string, v []byte) (*binding, error) {
+	r := reader{b: v}
+	version := r.byte()
+	b := &binding{id: QID(r.uvarint())}
+	b.Origin, b.Options.QoS = Origin(r.byte()), r.byte()
+	b.Options.NoLocal, b.Options.Data = string(r.bytes()), slices.Clone(r.bytes())
+	ok := !r.bad && version == bindingVersion && len(r.b) == 0
+	if ok {
+		b.Queue, b.Filter, ok = cutBinding(strings.TrimPrefix(name, bindingPrefix))
+	}
+	if !ok || match.CheckFilter(b.Filter) != nil {
+		return nil, fmt.Errorf("record of a binding, %q: %w", name, ErrCorrupt)
+	}
+	return b, nil
+}
+
+// cutBinding takes the name of a binding's record apart.
+func cutBinding(name string) (queue, filter string, ok bool) {
+	length, rest, _ := strings.Cut(name, "/")
+	n, err := strconv.ParseUint(length, 16, 16)
+	if err != nil || n >= uint64(len(rest)) || rest[n] != '/' {
+		return "", "", false
+	}
+	return rest[:n], rest[n+1:], true
+}
+
+// startTopics reads the bindings without holding up the open: what needs them
+// waits.
+func (e *Engine) startTopics() {
+	e.topics.ready = make(chan struct{})
+	e.topics.byQueue = make(map[QID]map[string]*binding)
+	e.background(func() {
+		defer close(e.topics.ready)
+		var bad error
+		err := e.store.Records(bindingPrefix, "", func(name string, value []byte) bool {
+			var b *binding
+			if b, bad = decodeBinding(name, value); bad == nil {
+				e.topics.put(b)
+			}
+			return bad == nil && !e.stopped()
+		})
+		if err == nil {
+			err = bad
+		}
+		if err != nil {
+			e.topics.err = fmt.Errorf("bindings: %w", err)
+			e.complain("topics", err)
+		}
+	})
+}
+
+// loaded waits until the stored bindings are known.
+func (t *topicTable) loaded() error {
+	<-t.ready
+	return t.err
+}
+
+// put adds b, in the place of an older one. The new one comes first: there is no
+// moment without.
+func (t *topicTable) put(b *binding) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	of := t.byQueue[b.id]
+	if of == nil {
+		of = make(map[string]*binding)
+		t.byQueue[b.id] = of
+	}
+	old := of[b.Filter]
+	of[b.Filter] = b
+	t.tree.Insert(b.Filter, b)
+	if old != nil {
+		t.tree.Remove(b.Filter, old)
+	}
+}
+
+// take removes the binding of a filter.
+func (t *topicTable) take(id QID, filter string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	of := t.byQueue[id]
+	if b := of[filter]; b != nil {
+		t.tree.Remove(filter, b)
+		if delete(of, filter); len(of) == 0 {
+			delete(t.byQueue, id)
+		}
+	}
+}
+
+// find returns the binding of a filter, nil if there is none, and how many the
+// queue has.
+func (t *topicTable) find(id QID, filter string) (*binding, int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.byQueue[id][filter], len(t.byQueue[id])
+}
+
+// list returns the bindings of a queue.
+func (t *topicTable) list(id QID) []*binding {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Collect(maps.Values(t.byQueue[id]))
+}
+
+// forget drops the bindings of a queue that is deleted within g.
+func (t *topicTable) forget(g *group, q *queue) {
+	for _, b := range t.list(q.id) {
+		g.put(Edit{Kind: EditDropRecord, Key: []byte(b.record())})
+		t.take(q.id, b.Filter)
+	}
+}
+
+// Bind binds a queue, which must exist, to the topics that a filter matches, and
+// answers when that is durable. A binding of the same filter and queue is
+// replaced.
+func (c *Client) Bind(ctx context.Context, b Binding) error {
+	e := c.engine
+	if match.CheckFilter(b.Filter) != nil {
+		return ErrInvalidTopic
+	}
+	if len(b.Options.NoLocal)+len(b.Options.Data) > BindingOptionBytesMax {
+		return ErrInvalidArgument
+	}
+	if err := e.topics.loaded(); err != nil {
+		return err
+	}
+	var done *commit
+	err := e.with(b.Queue, func(q *queue) (err error) {
+		done, err = q.bind(&b)
+		return err
+	})
+	if err != nil || done == nil {
+		return err
+	}
+	return wait(ctx, done)
+}
+
+// bind returns the commit to wait for, nil if the binding is durable.
+func (q *queue) bind(b *Binding) (*commit, error) {
+	e := q.engine
+	old, n := e.topics.find(q.id, b.Filter)
+	switch {
+	case old != nil && old.same(b):
+		return e.seq.commitOf(old.group), nil
+	case old == nil && n >= QueueBindingsMax:
+		return nil, ErrTooManyBindings
+	}
+	g, err := e.seq.begin()
+	if err != nil {
+		return nil, err
+	}
+	defer e.seq.end()
+	fresh := &binding{Binding: *b, id: q.id, group: g.n}
+	fresh.Options.Data = slices.Clone(b.Options.Data)
+	g.put(Edit{Kind: EditPutRecord, Key: []byte(b.record()), Value: fresh.append(nil)})
+	e.topics.put(fresh)
+	return g.done, nil
+}
+
+// same tells whether b says what is known already.
+func (b *binding) same(o *Binding) bool {
+	return b.Origin == o.Origin && b.Options.NoLocal == o.Options.NoLocal && b.Options.QoS == o.Options.QoS &&
+		string(b.Options.Data) == string(o.Options.Data)
+}
+
+// Unbind removes a binding and answers when that is durable. What the queue has
+// got by it stays. ErrNoBinding says that there was none.
+func (c *Client) Unbind(ctx context.Context, filter, name string) error {
+	e := c.engine
+	if err := e.topics.loaded(); err != nil {
+		return err
+	}
+	var done *commit
+	err := e.with(name, func(q *queue) error {
+		b, _ := e.topics.find(q.id, filter)
+		if b == nil {
+			return ErrNoBinding
+		}
+		g, err := e.seq.begin()
+		if err != nil {
+			return err
+		}
+		defer e.seq.end()
+		g.put(Edit{Kind: EditDropRecord, Key: []byte(b.record())})
+		e.topics.take(q.id, filter)
+		done = g.done
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return wait(ctx, done)
+}
+
+// Bindings returns up to most bindings of a queue, ordered by filter, behind the
+// filter after; or, for the queue "", of all queues behind the Binding.After of
+// the last one seen. What they show is durable.
+func (c *Client) Bindings(ctx context.Context, name, after string, most int) ([]Binding, error) {
+	e := c.engine
+	if err := e.up(); err != nil {
+		return nil, err
+	}
+	if err := e.topics.loaded(); err != nil {
+		return nil, err
+	}
+	if done := e.seq.barrier(); done != nil {
+		if err := wait(ctx, done); err != nil {
+			return nil, err
+		}
+	}
+	var out []Binding
+	if name != "" {
+		err := e.with(name, func(q *queue) error {
+			for _, b := range e.topics.list(q.id) {
+				if b.Filter > after {
+					out = append(out, b.Binding)
+				}
+			}
+			return nil
+		})
+		slices.SortFunc(out, func(a, b Binding) int { return strings.Compare(a.Filter, b.Filter) })
+		return out[:min(most, len(out))], err
+	}
+	var bad error
+	err := e.store.Records(bindingPrefix, bindingPrefix+after, func(record string, value []byte) bool {
+		var b *binding
+		if b, bad = decodeBinding(record, value); bad == nil {
+			out = append(out, b.Binding)
+		}
+		return bad == nil && len(out) < most
+	})
+	if err == nil {
+		err = bad
+	}
+	return out, err
+}

@@ -1,0 +1,207 @@
+package core
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/leasemq/broker/core/match"
+)
+
+// fanBytesMax bounds what the copies of one publish come to.
+const fanBytesMax = 64 << 20
+
+// TopicPublish is a publish to a topic. Each queue with a binding that matches
+// gets a copy of each message, with the same id.
+type TopicPublish struct {
+	Topic    string // levels joined by '/', see package match
+	Messages []Message
+	// Retain keeps the last of the messages for subscriptions to come, in the place
+	// of the one before; one without a body removes that.
+	Retain bool
+	// From names who publishes: bindings with the same NoLocal are passed over.
+	From string
+}
+
+// TopicResult tells what became of a message that was published to a topic.
+type TopicResult struct {
+	Matched int // queues that got a copy
+	Full    int // queues that got none, since they are full and refuse more
+}
+
+// PublishTopic publishes messages to a topic, in one Change for all queues, and
+// answers when that is durable: after a crash every queue has its copies, or
+// none has. What became of each message is appended to out; that nobody wants
+// it is no error. A queue that is full and refuses more is passed over, and does
+// not keep the others from theirs.
+//
+// FIFO queues need what messages for topics may not have: without a group it is
+// the topic, and without a deduplication id (and content-based deduplication)
+// each message counts as new.
+func (c *Client) PublishTopic(ctx context.Context, p TopicPublish, out []TopicResult) ([]TopicResult, error) {
+	results, done, err := c.engine.publishTopic(&p, nil)
+	if err != nil {
+		return out, err
+	}
+	if done != nil {
+		if err := wait(ctx, done); err != nil {
+			return out, err
+		}
+	}
+	return append(out, results...), nil
+}
+
+// PublishTopicAsync is PublishTopic without the wait: done is called once, in the
+// order of commits, when the copies are durable or the node has failed. It must
+// not block. When an error is returned, done is not called.
+func (c *Client) PublishTopicAsync(p TopicPublish, done func([]TopicResult, error)) error {
+	_, _, err := c.engine.publishTopic(&p, done)
+	return err
+}
+
+func (e *Engine) publishTopic(p *TopicPublish, async func([]TopicResult, error)) ([]TopicResult, *commit, error) {
+	if err := e.held(); err != nil {
+		return nil, nil, err
+	}
+	f, err := e.newFan(p)
+	if err != nil {
+		return nil, nil, err
+	}
+	e.seq.admit()
+	for {
+		queues, err := e.targets(p)
+		if err != nil {
+			return nil, nil, err
+		}
+		if len(queues) == 0 && async == nil {
+			return make([]TopicResult, len(f.msgs)), nil, nil
+		}
+		parts, err := f.parts(queues)
+		if err != nil {
+			return nil, nil, err
+		}
+		results := make([]TopicResult, len(f.msgs))
+		done, err := e.commitParts(parts, func(g *group) {
+			countCopies(parts, results)
+			if async != nil {
+				g.calls = append(g.calls, func(err error) { async(results, err) })
+			}
+		})
+		if err != errEvicted {
+			return results, done, err
+		}
+	}
+}
+
+// targets returns the queues that get what is published, each once, in lock
+// order.
+func (e *Engine) targets(p *TopicPublish) ([]*queue, error) {
+	if err := e.topics.loaded(); err != nil {
+		return nil, err
+	}
+	var room [16]*binding
+	bindings := e.topics.tree.Append(room[:0], p.Topic)
+	queues := make([]*queue, 0, len(bindings))
+	for _, b := range bindings {
+		if b.Options.NoLocal != "" && b.Options.NoLocal == p.From {
+			continue
+		}
+		q, err := e.queue(b.Queue)
+		switch {
+		case err == ErrNoQueue || err == nil && q.id != b.id:
+			continue // it is being deleted
+		case err != nil:
+			return nil, err
+		}
+		queues = append(queues, q)
+	}
+	slices.SortFunc(queues, func(a, b *queue) int { return cmp.Compare(a.id, b.id) })
+	return slices.Compact(queues), nil
+}
+
+// fan is a publish to a topic on its way to the queues. Its messages are encoded
+// once: but for FIFO queues every copy is the same record.
+type fan struct {
+	engine *Engine
+	msgs   []Message
+	base   []draft
+	bytes  int // of the records
+}
+
+func (e *Engine) newFan(p *TopicPublish) (*fan, error) {
+	if match.CheckTopic(p.Topic) != nil {
+		return nil, ErrInvalidTopic
+	}
+	f := &fan{engine: e, msgs: slices.Clone(p.Messages), base: make([]draft, len(p.Messages))}
+	now := e.clock.now()
+	total := 0
+	for i := range f.msgs {
+		m := &f.msgs[i]
+		m.Topic = p.Topic
+		if err := checkMessage(m, &QueueConfig{}); err != nil {
+			return nil, err
+		}
+		if m.ID == (MessageID{}) {
+			m.ID = NewMessageID()
+		}
+		f.base[i] = draft{id: m.ID, at: now, counted: int64(m.countedBytes()), copy: true, op: int32(i)}
+		total += m.recordBytes(int(f.base[i].counted))
+	}
+	mem := make([]byte, 0, total)
+	for i := range f.base {
+		mem = f.base[i].encode(&f.msgs[i], mem)
+	}
+	f.bytes = len(mem)
+	return f, nil
+}
+
+// parts returns what the publish does to each of the queues.
+func (f *fan) parts(queues []*queue) ([]part, error) {
+	if f.bytes*len(queues) > fanBytesMax && len(queues) > 1 {
+		return nil, ErrTooLarge
+	}
+	n := len(f.base)
+	parts := make([]part, len(queues))
+	drafts := make([]draft, 0, n*len(queues))
+	for i, q := range queues {
+		for j := range f.base {
+			drafts = append(drafts, f.draft(j, q.config()))
+		}
+		parts[i] = part{q: q, drafts: drafts[i*n : (i+1)*n : (i+1)*n]}
+	}
+	return parts, nil
+}
+
+// draft returns the copy of message i for a queue of cfg.
+func (f *fan) draft(i int, cfg *QueueConfig) draft {
+	d, m := f.base[i], &f.msgs[i]
+	if cfg.Kind != KindFIFO || m.Group != "" && m.DedupID != "" {
+		d.address(m, cfg)
+		return d
+	}
+	own := *m
+	if own.Group == "" {
+		own.Group = own.Topic[:min(len(own.Topic), groupBytesMax)]
+	}
+	if own.DedupID == "" && !cfg.ContentDedup {
+		own.DedupID = NewMessageID().String()
+	}
+	f.engine.draft(&d, &own, cfg, d.at, nil)
+	return d
+}
+
+// countCopies tells what became of each message that was published to a topic.
+func countCopies(parts []part, results []TopicResult) {
+	for i := range parts {
+		for j := range parts[i].drafts {
+			d := &parts[i].drafts[j]
+			switch {
+			case !d.copy, d.skip && parts[i].q.gone:
+			case d.skip:
+				results[d.op].Full++
+			default:
+				results[d.op].Matched++
+			}
+		}
+	}
+}

@@ -1,0 +1,114 @@
+package core_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/leasemq/broker/core"
+	"github.com/leasemq/broker/storage"
+)
+
+// BenchmarkFanOut is one producer with a window of 100 publishes, to a topic that
+// 100 queues are bound to. One operation is one publish: 100 entries.
+func BenchmarkFanOut(b *testing.B) {
+	const queues = 100
+	for _, size := range []int{100, 1 << 10, 10 << 10} {
+		b.Run(fmt.Sprintf("body=%d", size), func(b *testing.B) {
+			c := openBench(b, storage.Options{})
+			for i := range queues {
+				name := fmt.Sprint("q", i)
+				if _, _, err := c.Declare(b.Context(), name, core.DefaultQueueConfig(core.KindStandard)); err != nil {
+					b.Fatal(err)
+				}
+				if err := c.Bind(b.Context(), core.Binding{Filter: "a/+", Queue: name}); err != nil {
+					b.Fatal(err)
+				}
+			}
+			window := make(chan struct{}, 100)
+			p := core.TopicPublish{Topic: "a/b", Messages: []core.Message{{Body: make([]byte, size)}}}
+			done := func(out []core.TopicResult, err error) {
+				if err != nil || out[0].Matched != queues {
+					b.Error(out, err)
+				}
+				<-window
+			}
+			b.ReportAllocs()
+			b.ResetTimer()
+			for range b.N {
+				window <- struct{}{}
+				if err := c.PublishTopicAsync(p, done); err != nil {
+					b.Fatal(err)
+				}
+			}
+			for range cap(window) {
+				window <- struct{}{}
+			}
+			b.ReportMetric(float64(b.N)*queues/b.Elapsed().Seconds(), "entries/s")
+		})
+	}
+}
+
+// BenchmarkOpenWithBindings opens a node that has 100,000 bindings, and waits
+// until they are known.
+func BenchmarkOpenWithBindings(b *testing.B) {
+	const bindings = 100_000
+	o := storage.Options{Dir: b.TempDir()}
+	open := func() (*core.Client, func()) {
+		db, boot, err := storage.Open(o)
+		if err != nil {
+			b.Fatal(err)
+		}
+		e, err := core.Open(core.Options{Store: db, Committer: db, Boot: boot})
+		if err != nil {
+			b.Fatal(err)
+		}
+		return e.Client(core.Principal{}), func() {
+			if err := e.Close(); err != nil {
+				b.Error(err)
+			}
+			if err := db.Close(); err != nil {
+				b.Error(err)
+			}
+		}
+	}
+	c, closeAll := open()
+	for i := range 100 {
+		if _, _, err := c.Declare(b.Context(), fmt.Sprint("q", i), core.DefaultQueueConfig(core.KindStandard)); err != nil {
+			b.Fatal(err)
+		}
+	}
+	work := make(chan int)
+	failed := make(chan error, 100)
+	for range cap(failed) {
+		go func() {
+			var first error
+			for i := range work {
+				err := c.Bind(b.Context(), core.Binding{Filter: fmt.Sprintf("device/%d/state", i), Queue: fmt.Sprint("q", i%100)})
+				if first == nil {
+					first = err
+				}
+			}
+			failed <- first
+		}()
+	}
+	for i := range bindings {
+		work <- i
+	}
+	close(work)
+	for range cap(failed) {
+		if err := <-failed; err != nil {
+			b.Fatal(err)
+		}
+	}
+	closeAll()
+	b.ResetTimer()
+	for range b.N {
+		c, closeAll := open()
+		if _, err := c.PublishTopic(b.Context(), core.TopicPublish{Topic: "nobody", Messages: make([]core.Message, 1)}, nil); err != nil {
+			b.Fatal(err)
+		}
+		b.StopTimer()
+		closeAll()
+		b.StartTimer()
+	}
+}

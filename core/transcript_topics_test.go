@@ -1,0 +1,99 @@
+package core_test
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/leasemq/broker/core"
+)
+
+// bind is "bind filter queue": with qos= and no-local= its options.
+func bind(c *call) string {
+	b := core.Binding{Filter: c.arg(0), Queue: c.arg(1), Origin: core.OriginAdmin}
+	b.Options.QoS = uint8(c.number("qos", 0))
+	b.Options.NoLocal, _ = c.take("no-local")
+	if data, ok := c.take("data"); ok {
+		b.Options.Data = []byte(data)
+	}
+	return fault(c.s.n.client.Bind(c.ctx, b))
+}
+
+func unbind(c *call) string { return fault(c.s.n.client.Unbind(c.ctx, c.arg(0), c.arg(1))) }
+
+// bindings is "bindings [queue]", with a line for each; max= reads them in pages.
+func bindings(c *call) string {
+	queue, after := "", ""
+	if len(c.args) > 0 {
+		queue = c.arg(0)
+	}
+	most := c.number("max", 100)
+	var out []string
+	for {
+		page, err := c.s.n.client.Bindings(c.ctx, queue, after, most)
+		if err != nil {
+			return fault(err)
+		}
+		for i := range page {
+			b := &page[i]
+			line := b.Filter + " " + b.Queue
+			if b.Options.QoS > 0 {
+				line += fmt.Sprintf(" qos=%d", b.Options.QoS)
+			}
+			if b.Options.NoLocal != "" {
+				line += " no-local=" + b.Options.NoLocal
+			}
+			if len(b.Options.Data) > 0 {
+				line += fmt.Sprintf(" data=%s", b.Options.Data)
+			}
+			out = append(out, line)
+			if after = b.Filter; queue == "" {
+				after = b.After()
+			}
+		}
+		if len(page) < most {
+			return strings.Join(out, "\n")
+		}
+	}
+}
+
+func matched(r core.TopicResult) string {
+	if r.Full > 0 {
+		return fmt.Sprintf("%d, %d full", r.Matched, r.Full)
+	}
+	return fmt.Sprint(r.Matched)
+}
+
+// publish is "pub topic body...": it tells to how many queues each went.
+func (c *call) publish() core.TopicPublish {
+	p := core.TopicPublish{Topic: c.arg(0)}
+	p.From, _ = c.take("from")
+	p.Messages = c.messages(c.args[1:])
+	return p
+}
+
+func publishTopic(c *call) string {
+	out, err := c.s.n.client.PublishTopic(c.ctx, c.publish(), nil)
+	return matches(out, err)
+}
+
+func matches(out []core.TopicResult, err error) string {
+	if err != nil {
+		return fault(err)
+	}
+	words := make([]string, len(out))
+	for i, r := range out {
+		words[i] = matched(r)
+	}
+	return strings.Join(words, " ")
+}
+
+// publishTopicAsync reports when it is answered.
+func publishTopicAsync(c *call) string {
+	j := &job{name: "pub-async " + c.arg(0), result: make(chan string, 1), cancel: func() {}}
+	c.s.jobs = append(c.s.jobs, j)
+	err := c.s.n.client.PublishTopicAsync(c.publish(), func(out []core.TopicResult, err error) { j.result <- matches(out, err) })
+	if err != nil {
+		j.result <- fault(err)
+	}
+	return ""
+}
