@@ -189,14 +189,14 @@ func (t *topicTable) list(id QID) []*binding {
 // forget drops the bindings of a queue that is deleted within g.
 func (t *topicTable) forget(g *group, q *queue) {
 	for _, b := range t.list(q.id) {
-		g.put(Edit{Kind: EditDropRecord, Key: []byte(b.record())})
+		q.edit(g, Edit{Kind: EditDropRecord, Key: []byte(b.record())})
 		t.take(q.id, b.Filter)
 	}
 }
 
 // Bind binds a queue, which must exist, to the topics that a filter matches, and
-// answers when that is durable. A binding of the same filter and queue is
-// replaced.
+// answers when that is durable, which for a memory queue it never is. A binding of
+// the same filter and queue is replaced.
 func (c *Client) Bind(ctx context.Context, b Binding) error {
 	e := c.engine
 	if match.CheckFilter(b.Filter) != nil {
@@ -229,13 +229,18 @@ func (q *queue) bind(b *Binding) (*commit, error) {
 	case old == nil && n >= QueueBindingsMax:
 		return nil, ErrTooManyBindings
 	}
+	fresh := &binding{Binding: *b, id: q.id}
+	fresh.Options.Data = slices.Clone(b.Options.Data)
+	if q.memory != nil {
+		e.topics.put(fresh)
+		return nil, nil
+	}
 	g, err := e.seq.begin()
 	if err != nil {
 		return nil, err
 	}
 	defer e.seq.end()
-	fresh := &binding{Binding: *b, id: q.id, group: g.n}
-	fresh.Options.Data = slices.Clone(b.Options.Data)
+	fresh.group = g.n
 	g.put(Edit{Kind: EditPutRecord, Key: []byte(b.record()), Value: fresh.append(nil)})
 	e.topics.put(fresh)
 	return g.done, nil
@@ -257,8 +262,12 @@ func (c *Client) Unbind(ctx context.Context, filter, name string) error {
 	var done *commit
 	err := e.with(name, func(q *queue) error {
 		b, _ := e.topics.find(q.id, filter)
-		if b == nil {
+		switch {
+		case b == nil:
 			return ErrNoBinding
+		case q.memory != nil:
+			e.topics.take(q.id, filter)
+			return nil
 		}
 		g, err := e.seq.begin()
 		if err != nil {
@@ -270,7 +279,7 @@ func (c *Client) Unbind(ctx context.Context, filter, name string) error {
 		done = g.done
 		return nil
 	})
-	if err != nil {
+	if err != nil || done == nil {
 		return err
 	}
 	return wait(ctx, done)
@@ -278,7 +287,8 @@ func (c *Client) Unbind(ctx context.Context, filter, name string) error {
 
 // Bindings returns up to most bindings of a queue, ordered by filter, behind the
 // filter after; or, for the queue "", of all queues behind the Binding.After of
-// the last one seen. What they show is durable.
+// the last one seen. What they show is durable; those of memory queues are shown
+// for their queue alone.
 func (c *Client) Bindings(ctx context.Context, name, after string, most int) ([]Binding, error) {
 	e := c.engine
 	if err := e.up(); err != nil {

@@ -19,8 +19,8 @@ func (e *Engine) deadLetterQueue(q *queue) *queue {
 	}
 	dlq.mu.Lock()
 	defer dlq.mu.Unlock()
-	if dlq.gone {
-		return nil // its deletion is not durable yet
+	if dlq.gone || dlq.memory != nil {
+		return nil // its deletion is not durable yet, or it keeps nothing
 	}
 	return dlq
 }

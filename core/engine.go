@@ -50,6 +50,7 @@ type Engine struct {
 	windowMax   int64
 	uncleanTerm uint32 // the last term that ended by a crash
 	windowBytes atomic.Int64
+	memoryBytes atomic.Int64 // of the messages of all memory queues
 	dedup       dedupFilter
 	returnedMax atomic.Int64 // returned messages of a lane in memory; smaller in tests
 	allowDead   func(deadLetter *QueueConfig, source string) bool

@@ -29,12 +29,13 @@ type lane struct {
 	place Place
 	count int64 // live messages; kept for all but the tail lane
 
-	win    window
-	atTail bool
-	next   Seq // not atTail: where the next page starts
-	recent window
-	gapEnd Seq // not atTail: the newest message that is in neither window nor recent
-	newest Seq // the newest message sent to the lane, if known
+	win       window
+	unbounded bool // the window holds all that nobody has received
+	atTail    bool
+	next      Seq // not atTail: where the next page starts
+	recent    window
+	gapEnd    Seq // not atTail: the newest message that is in neither window nor recent
+	newest    Seq // the newest message sent to the lane, if known
 
 	pos      Seq   // all below it has been taken from the window
 	unmarked []Seq // session leases without a state record, in order: they hold the stored cursor back
@@ -149,7 +150,7 @@ func (l *lane) send(s Seq, rec []byte, keep bool) {
 	prior := l.newest
 	l.newest = s
 	if l.atTail {
-		if keep && !l.win.full(windowEntriesMax, windowBytesMax) {
+		if l.unbounded || keep && !l.win.full(windowEntriesMax, windowBytesMax) {
 			l.win.push(entry{seq: s, rec: rec})
 			return
 		}

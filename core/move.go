@@ -43,6 +43,9 @@ func (c *Client) StartMove(ctx context.Context, o MoveOptions) (MoveTask, error)
 	var started MoveTask // before the task changes
 	var done *commit
 	err := e.with(o.Source, func(q *queue) error {
+		if q.memory != nil {
+			return fmt.Errorf("%w: the source of a move is not stored", ErrInvalidArgument)
+		}
 		t, c, err := q.startMove(o)
 		if err == nil {
 			started, done = t.MoveTask, c
@@ -71,6 +74,8 @@ func (e *Engine) checkMoveTarget(source, name string) error {
 		return err
 	case name == source:
 		return fmt.Errorf("%w: source and destination of a move are one queue", ErrInvalidArgument)
+	case to.memory != nil:
+		return fmt.Errorf("%w: the destination of a move is not stored", ErrInvalidArgument)
 	case !sameOrder(from, to):
 		return fmt.Errorf("%w: only one of source and destination of a move is FIFO", ErrInvalidArgument)
 	}

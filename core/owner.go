@@ -17,6 +17,7 @@ const watermarkStep = 4096
 type Owner struct {
 	mu       sync.Mutex
 	leases   map[*queue]map[Seq]struct{}
+	queues   []*queue // memory queues
 	released bool
 }
 
@@ -57,14 +58,18 @@ func (o *Owner) drop(q *queue, s Seq) {
 	delete(o.leases[q], s)
 }
 
-// ReleaseOwner ends a session: its leases are ready again at their old places.
+// ReleaseOwner ends a session: its leases are ready again at their old places,
+// and its memory queues are gone.
 // abnormal says that the session was lost, which counts as a failure of what it
 // held.
 func (c *Client) ReleaseOwner(o *Owner, abnormal bool) error {
 	o.mu.Lock()
-	leases := o.leases
-	o.leases, o.released = nil, true
+	leases, queues := o.leases, o.queues
+	o.leases, o.queues, o.released = nil, nil, true
 	o.mu.Unlock()
+	for _, q := range queues {
+		q.forgetMemory()
+	}
 	for q, held := range leases {
 		if len(held) == 0 {
 			continue // settled all; q may have left memory since
@@ -126,6 +131,9 @@ func (q *queue) leaseToSession(i int32, o *Owner, now int64, p *pick) {
 	le.owner = o
 	o.add(q, le.seq)
 	p.state = le.stateAt(0)
+	if q.memory != nil {
+		return
+	}
 	if le.lane == nil {
 		p.setState = true
 		return
@@ -141,7 +149,7 @@ func (q *queue) leaseToSession(i int32, o *Owner, now int64, p *pick) {
 // whether the delivery has to wait for group g: the watermark is raised by it, or
 // was by another that is not durable yet.
 func (q *queue) raiseWatermark(g *group, picks []pick, o *Owner) bool {
-	if o == nil {
+	if o == nil || q.memory != nil {
 		return false
 	}
 	for i := range picks {

@@ -9,6 +9,14 @@ func (c *Client) Peek(_ context.Context, name string, after PeekPos, most int) (
 	var out []Peeked
 	pos := after
 	err := c.engine.with(name, func(q *queue) error {
+		if q.memory != nil {
+			q.peekMemory(after.Seq, func(s Seq, rec []byte) bool {
+				pos = PeekPos{Seq: s + 1}
+				out = q.peeked(out, Place{}, s, rec)
+				return len(out) < most
+			})
+			return nil
+		}
 		lanes := []Place{after.Place}
 		for after.Place.Kind != PlaceDelayed && len(lanes) > 0 {
 			for _, p := range lanes {

@@ -148,6 +148,8 @@ func (d *draft) address(m *Message, cfg *QueueConfig) {
 		delay = cfg.Delay
 	}
 	switch {
+	case cfg.Kind == KindMemory:
+		return
 	case cfg.Kind == KindFIFO:
 		d.lane = Place{Kind: PlaceGroup, N: groupHash(m.Group)}
 		d.hasID = m.DedupID != ""
@@ -253,7 +255,10 @@ func (q *queue) send(drafts []draft, async func([]Published, error)) (*commit, e
 // overflow refuses a send of n messages for which there is no room. Messages that
 // make room are dropped when it is durable.
 func (q *queue) overflow(n int, size int64) error {
-	if n > 0 && q.rec.Config.Overflow == OverflowReject && q.over(int64(n), size) {
+	if n == 0 {
+		return nil
+	}
+	if q.memory != nil && q.refuses(n, size) || q.memory == nil && q.rec.Config.Overflow == OverflowReject && q.over(int64(n), size) {
 		return ErrQueueFull
 	}
 	return nil
@@ -274,13 +279,17 @@ func (q *queue) put(g *group, drafts []draft) {
 		if d.known != nil || d.twin != nil || d.skip {
 			continue
 		}
+		if q.memory != nil && !q.makeRoom(d.counted) {
+			d.skip = true
+			continue
+		}
 		if d.lane.Kind == PlaceDelayed {
 			// It was drafted before the lock was had: the delayed space may have
 			// been read beyond that time.
 			d.lane.N = max(d.lane.N, uint64(q.engine.clock.now()))
 		}
 		d.seq = q.engine.seq.takeSeq()
-		g.put(Edit{Kind: EditPutMessage, Ref: Ref{QID: q.qid, Place: d.lane, Seq: d.seq}, Value: d.rec})
+		q.edit(g, Edit{Kind: EditPutMessage, Ref: Ref{QID: q.qid, Place: d.lane, Seq: d.seq}, Value: d.rec})
 		q.state.Messages++
 		q.state.Bytes += d.counted
 		q.state.Ordinal++

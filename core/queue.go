@@ -13,12 +13,13 @@ type queue struct {
 	id     QID                         // Queue.ID
 	shared atomic.Pointer[queueRecord] // rec, for readers without the lock
 
-	mu   sync.Mutex
-	qid  QID
-	rec  *queueRecord // replaced, never changed
-	gone bool         // deleted; durable callbacks take it out of the table
-	out  bool         // evicted: look the name up again
-	full bool         // leases and lanes are loaded
+	mu     sync.Mutex
+	qid    QID
+	rec    *queueRecord // replaced, never changed
+	memory *memoryQueue // nil: it is stored; set before it is in the table
+	gone   bool         // deleted; durable callbacks take it out of the table
+	out    bool         // evicted: look the name up again
+	full   bool         // leases and lanes are loaded
 
 	state   QueueState // with all that has been decided
 	durTail Seq        // newest message that is durable: receives see no further
@@ -224,8 +225,12 @@ func (q *queue) clearLocked() {
 // newLane returns a lane of which only storage knows what it holds.
 func (q *queue) newLane(p Place, ls laneState) *lane {
 	w := window{budget: &q.engine.windowBytes}
+	if q.memory != nil {
+		w.budget = &q.engine.memoryBytes
+	}
 	return &lane{
-		place: p, pos: ls.Cursor, next: ls.Cursor, count: ls.Count,
+		unbounded: q.memory != nil,
+		place:     p, pos: ls.Cursor, next: ls.Cursor, count: ls.Count,
 		newest: q.durTail, gapEnd: q.durTail, win: w, recent: w,
 	}
 }
@@ -276,6 +281,9 @@ func (q *queue) forgetLease(s Seq) {
 	}
 	l := le.lane
 	q.leases.remove(i)
+	if q.memory != nil {
+		q.dropKept(s)
+	}
 	switch {
 	case l == nil && q.due.paging:
 		q.due.forgot = append(q.due.forgot, s)

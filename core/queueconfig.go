@@ -5,11 +5,12 @@ import "time"
 // QueueKind says how a queue orders its messages.
 type QueueKind uint8
 
-// The kinds of queue. The numbers are stored. (Memory queues come with topics.)
+// The kinds of queue. The numbers are stored.
 const (
 	KindStandard QueueKind = 0
 	KindFIFO     QueueKind = 1
 	KindPriority QueueKind = 2
+	KindMemory   QueueKind = 3 // never stored; see Client.DeclareMemory
 )
 
 // Marks says when a timed receive is made durable. The numbers are stored.
@@ -37,6 +38,7 @@ type Overflow uint8
 const (
 	OverflowReject     Overflow = 0
 	OverflowDropOldest Overflow = 1
+	OverflowClose      Overflow = 2 // memory queues: nothing more is taken, and the owner is told
 )
 
 // QueueConfig is what may be set on a queue. The zero value of each field is

@@ -28,7 +28,7 @@ type sequencer struct {
 	room     sync.Cond // broadcast when open has been sealed
 	open     *group
 	sealed   []*group // in flight, oldest first, at most groupsInFlight
-	ending   *commit  // of the group that is durable and being shown to its queues
+	ending   *commit  // of the group that is durable and being shown to its queues and callers
 	next     Seq
 	err      error // why nothing more is accepted
 	closed   bool
@@ -205,8 +205,13 @@ func (s *sequencer) run(committer Committer) {
 		s.sealed = append(s.sealed, g)
 		s.open = s.nextGroupLocked(g.n + 1)
 		s.room.Broadcast()
+		alone := len(s.sealed) == 1 && s.ending == nil
 		s.mu.Unlock()
 		g.seal(s.engine.clock.now())
+		if alone && len(g.change.Edits) == 0 {
+			s.committed(g, nil) // memory queues alone, or duplicates: there is nothing to store
+			continue
+		}
 		committer.Submit(&g.change, func(pos Pos, err error) { s.committed(g, err) })
 	}
 }
@@ -269,7 +274,7 @@ func (g *group) seal(now int64) {
 		g.change.Edits = append(g.change.Edits, edit)
 	}
 	for i := range g.slots {
-		if sl := &g.slots[i]; !sl.dropped {
+		if sl := &g.slots[i]; !sl.dropped && sl.q.memory == nil {
 			from := len(arena)
 			arena = sl.state.append(arena)
 			g.change.Edits = append(g.change.Edits, Edit{
@@ -298,14 +303,14 @@ func (s *sequencer) committed(g *group, err error) {
 			g.slots[i].q.durable(g.n, &g.slots[i])
 		}
 	}
-	s.mu.Lock()
-	s.ending = nil
-	s.mu.Unlock()
 	g.done.err = err
 	close(g.done.ch)
 	for _, call := range g.calls {
 		call(err)
 	}
+	s.mu.Lock()
+	s.ending = nil
+	s.mu.Unlock()
 	s.retire(g)
 }
 

@@ -268,6 +268,9 @@ func (q *queue) decideLease(s *Settlement, i int32, dlq *queue) (decision, error
 
 // read returns the record of a lease's message, and notes its size.
 func (q *queue) read(le *lease) ([]byte, error) {
+	if q.memory != nil {
+		return q.memory.kept[le.seq], nil
+	}
 	ref := Ref{QID: q.qid, Place: le.place, Seq: le.seq}
 	rec, err := q.engine.store.Message(ref)
 	if err == nil {

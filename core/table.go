@@ -129,6 +129,9 @@ func (c *Client) Declare(ctx context.Context, name string, cfg QueueConfig) (Que
 	if name == "" || len(name) > QueueNameBytesMax || !utf8.ValidString(name) {
 		return Queue{}, false, ErrInvalidName
 	}
+	if cfg.Kind == KindMemory {
+		return Queue{}, false, fmt.Errorf("%w: a memory queue needs an owner", ErrInvalidConfig)
+	}
 	if err := cfg.check(); err != nil {
 		return Queue{}, false, err
 	}
@@ -229,6 +232,8 @@ func (c *Client) Configure(ctx context.Context, name string, edit func(*QueueCon
 		switch {
 		case err != nil:
 			return Queue{}, err
+		case ask == "" && done == nil: // in memory only
+			return info, nil
 		case ask == "":
 			return info, wait(ctx, done)
 		}
@@ -246,6 +251,10 @@ func (q *queue) configure(cfg QueueConfig) (Queue, *commit, error) {
 	seq := q.engine.seq
 	rec := *q.rec
 	rec.Config, rec.ModifiedAt = cfg, q.engine.clock.now()
+	if q.memory != nil {
+		q.setRecord(&rec)
+		return q.infoLocked(), nil, nil
+	}
 	g, err := seq.begin()
 	if err != nil {
 		return Queue{}, nil, err
@@ -320,7 +329,12 @@ func (c *Client) Delete(ctx context.Context, name string) error {
 	var done *commit
 	e := c.engine
 	<-e.topics.ready // what could not be read binds nothing
+	var memory *queue
 	err := e.with(name, func(q *queue) error {
+		if memory = q; q.memory != nil {
+			return nil
+		}
+		memory = nil
 		g, err := e.seq.begin()
 		if err != nil {
 			return err
@@ -338,8 +352,12 @@ func (c *Client) Delete(ctx context.Context, name string) error {
 		q.wakeAll()
 		return nil
 	})
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case memory != nil:
+		memory.forgetMemory()
+		return nil
 	}
 	return wait(ctx, done)
 }
@@ -360,6 +378,9 @@ func (c *Client) Purge(ctx context.Context, name string) error {
 	var done *commit
 	e := c.engine
 	err := e.with(name, func(q *queue) error {
+		if q.memory != nil {
+			return q.purgeMemory()
+		}
 		g, err := e.seq.begin()
 		if err != nil {
 			return err
@@ -378,7 +399,7 @@ func (c *Client) Purge(ctx context.Context, name string) error {
 		q.overlay = nil
 		return q.loadLocked()
 	})
-	if err != nil {
+	if err != nil || done == nil {
 		return err
 	}
 	return wait(ctx, done)
@@ -405,7 +426,7 @@ func (c *QueueConfig) check() error {
 	}
 	r := &c.Redelivery
 	switch {
-	case c.Kind > KindPriority:
+	case c.Kind > KindMemory:
 		return bad("kind", c.Kind)
 	case c.VisibilityTimeout < 0 || c.VisibilityTimeout > VisibilityMax:
 		return within("visibility timeout", c.VisibilityTimeout, VisibilityMax)
@@ -417,7 +438,7 @@ func (c *QueueConfig) check() error {
 		return within("receive wait", c.ReceiveWait, receiveWaitMax)
 	case c.MaxMessageBytes < 0 || c.MaxMessages < 0 || c.MaxBytes < 0:
 		return bad("maximum", min(c.MaxMessageBytes, c.MaxMessages, c.MaxBytes))
-	case c.Marks > MarksSync || c.DedupScope > DedupGroup || c.Overflow > OverflowDropOldest:
+	case c.Marks > MarksSync || c.DedupScope > DedupGroup || c.Overflow > OverflowClose || c.Overflow == OverflowClose && c.Kind != KindMemory:
 		return bad("policy", []any{c.Marks, c.DedupScope, c.Overflow})
 	case r.MaxReceives < 0 || r.MaxReceives > maxReceivesMax:
 		return within("max receives", r.MaxReceives, maxReceivesMax)

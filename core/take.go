@@ -31,6 +31,9 @@ func (q *queue) entryOf(c *candidate) int32 {
 	}
 	i, le := q.leases.add(c.e.seq)
 	le.lane, le.size = c.l, int32(recordCounted(c.e.rec))
+	if q.memory != nil {
+		q.keep(&c.e)
+	}
 	le.place = Place{Kind: PlaceDelayed, N: c.e.due}
 	if c.l != nil {
 		le.place = c.l.place
@@ -42,6 +45,10 @@ func (q *queue) entryOf(c *candidate) int32 {
 func (q *queue) lease(c *candidate, o *ReceiveOptions, now int64) pick {
 	i := q.entryOf(c)
 	le := &q.leases.slab[i]
+	rec := c.e.rec
+	if q.memory != nil {
+		rec = q.memory.kept[le.seq]
+	}
 	if c.index < 0 {
 		le.firstReceived = now
 		if q.expired(c.e.rec, now) {
@@ -53,7 +60,7 @@ func (q *queue) lease(c *candidate, o *ReceiveOptions, now int64) pick {
 	le.nonce = rand.Uint32()
 	le.status = leaseInFlight
 	q.inFlight++
-	p := pick{ref: Ref{QID: q.qid, Place: le.place, Seq: le.seq}, rec: c.e.rec, index: i}
+	p := pick{ref: Ref{QID: q.qid, Place: le.place, Seq: le.seq}, rec: rec, index: i}
 	p.redelivered = le.receives > 1 || le.seq < q.redeliverBelow && !le.marked
 	if o.Owner != nil {
 		q.leaseToSession(i, o.Owner, now, &p)

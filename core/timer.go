@@ -84,7 +84,7 @@ func (q *queue) returnLease(i int32) {
 	l := le.lane
 	// Not during a page: it may have been read before the state record was there.
 	// Not beyond the cursor, where a page would take it for new.
-	if l != nil && int64(l.back) >= q.engine.returnedMax.Load() && !l.paging && le.seq < l.pos && le.marked && le.group <= q.engine.seq.durableGroup() {
+	if l != nil && q.memory == nil && int64(l.back) >= q.engine.returnedMax.Load() && !l.paging && le.seq < l.pos && le.marked && le.group <= q.engine.seq.durableGroup() {
 		if l.spill == 0 || le.seq < l.spill {
 			l.spill = le.seq
 		}

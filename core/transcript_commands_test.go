@@ -14,7 +14,7 @@ import (
 // but success to tell.
 func commands() map[string]func(*call) string {
 	return map[string]func(*call) string{
-		"declare": declare, "configure": configure, "drop": drop, "purge": purge, "queues": queues, "queue": describe, "sources": sources,
+		"declare": declare, "declare-memory": declareMemory, "configure": configure, "drop": drop, "purge": purge, "queues": queues, "queue": describe, "sources": sources,
 		"send": send, "send-async": sendAsync, "flood": flood, "consume": consume, "receive": receive, "peek": peek, "stats": stats, "stored": stored,
 		"delete":  settler(core.SettleDelete),
 		"extend":  settler(core.SettleExtend),
@@ -66,8 +66,8 @@ func (c *call) configure(cfg *core.QueueConfig) {
 	if v, ok := c.take("dlq"); ok {
 		r.DeadLetterQueue = v
 	}
-	if v, ok := c.take("overflow"); ok && v == "drop-oldest" {
-		cfg.Overflow = core.OverflowDropOldest
+	if v, ok := c.take("overflow"); ok {
+		cfg.Overflow = map[string]core.Overflow{"drop-oldest": core.OverflowDropOldest, "close": core.OverflowClose}[v]
 	}
 	if v, ok := c.take("marks"); ok && v == "sync" {
 		cfg.Marks = core.MarksSync

@@ -47,6 +47,7 @@ type script struct {
 	print    *printer
 	given    map[string][]given // receipts by message, oldest first
 	lastPeek map[string]core.PeekPos
+	news     []string // memory queues that have ended
 }
 
 // given is a receipt that a receive gave.
@@ -121,6 +122,12 @@ func (s *script) finish() {
 
 // reap reports the jobs that have ended.
 func (s *script) reap() {
+	s.mu.Lock()
+	for _, name := range s.news {
+		s.say(name, "is closed")
+	}
+	s.news = nil
+	s.mu.Unlock()
 	kept := s.jobs[:0]
 	for _, j := range s.jobs {
 		select {

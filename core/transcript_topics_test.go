@@ -3,6 +3,7 @@ package core_test
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/leasemq/broker/core"
 )
@@ -96,4 +97,20 @@ func publishTopicAsync(c *call) string {
 		j.result <- fault(err)
 	}
 	return ""
+}
+
+// closed reports, from any goroutine, that a memory queue has ended.
+func (s *script) closed(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.news = append(s.news, name)
+}
+
+// declareMemory is "declare-memory q session", with the settings of declare. What
+// ends by an overflow is told as a job of the queue's name.
+func declareMemory(c *call) string {
+	cfg := core.QueueConfig{Kind: core.KindMemory, VisibilityTimeout: 30 * time.Second}
+	c.configure(&cfg)
+	_, err := c.s.n.client.DeclareMemory(c.arg(0), cfg, c.s.owner(c.arg(1)), func() { c.s.closed(c.arg(0)) })
+	return fault(err)
 }

@@ -5,7 +5,7 @@ import "slices"
 // record appends what a receive has decided to the open Change. It returns the
 // commit that the answer has to wait for, nil if there is none.
 func (q *queue) record(picks []pick, owner *Owner) (*commit, error) {
-	if !slices.ContainsFunc(picks, func(p pick) bool { return p.drop || p.setState || p.ref.Seq >= q.state.Watermark }) {
+	if !slices.ContainsFunc(picks, func(p pick) bool { return p.drop || p.setState || p.ref.Seq >= q.state.Watermark && q.memory == nil }) {
 		// Session leases alone: their marks come later, if at all.
 		q.armLocked()
 		return q.engine.seq.commitOf(q.watermarkGroup), nil
@@ -51,15 +51,15 @@ func (q *queue) putState(g *group, le *lease, st MessageState) {
 	}
 	le.sets = min(le.sets+1, setsMany)
 	le.group = g.n
-	g.put(Edit{Kind: EditPutState, Ref: Ref{QID: q.qid, Place: le.place, Seq: le.seq}, State: st})
+	q.edit(g, Edit{Kind: EditPutState, Ref: Ref{QID: q.qid, Place: le.place, Seq: le.seq}, State: st})
 }
 
 // putDrop deletes le's message and its state record.
 func (q *queue) putDrop(g *group, sl *slot, le *lease) {
 	ref := Ref{QID: q.qid, Place: le.place, Seq: le.seq}
-	g.put(Edit{Kind: EditDropMessage, Ref: ref})
+	q.edit(g, Edit{Kind: EditDropMessage, Ref: ref})
 	if le.marked {
-		g.put(Edit{Kind: EditDropState, Ref: ref, Single: le.sets < setsMany})
+		q.edit(g, Edit{Kind: EditDropState, Ref: ref, Single: le.sets < setsMany})
 		q.state.Received--
 	}
 	le.group = g.n
