@@ -73,8 +73,9 @@ type Engine struct {
 	byName  map[string]*queue
 	loading sync.Mutex // one load at a time
 
-	moves  moveTable
-	topics topicTable
+	moves    moveTable
+	topics   topicTable
+	retained retainedTable
 
 	dedupTimer *time.Timer
 	dedupArmed atomic.Bool

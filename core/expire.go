@@ -23,6 +23,7 @@ func (e *Engine) sweep() {
 		select {
 		case <-t.C:
 			heads = e.sweepOnce(heads)
+			e.sweepRetained()
 		case <-e.closing:
 			return
 		case <-e.failed:

@@ -73,7 +73,7 @@ func (e *Engine) publishTopic(p *TopicPublish, async func([]TopicResult, error))
 		if err != nil {
 			return nil, nil, err
 		}
-		if len(queues) == 0 && async == nil {
+		if len(queues) == 0 && async == nil && !p.Retain {
 			return make([]TopicResult, len(f.msgs)), nil, nil
 		}
 		parts, err := f.parts(queues)
@@ -83,6 +83,7 @@ func (e *Engine) publishTopic(p *TopicPublish, async func([]TopicResult, error))
 		results := make([]TopicResult, len(f.msgs))
 		done, err := e.commitParts(parts, func(g *group) {
 			countCopies(parts, results)
+			f.retain(g)
 			if async != nil {
 				g.calls = append(g.calls, func(err error) { async(results, err) })
 			}
@@ -122,17 +123,18 @@ func (e *Engine) targets(p *TopicPublish) ([]*queue, error) {
 // fan is a publish to a topic on its way to the queues. Its messages are encoded
 // once: but for FIFO queues every copy is the same record.
 type fan struct {
-	engine *Engine
-	msgs   []Message
-	base   []draft
-	bytes  int // of the records
+	engine  *Engine
+	publish *TopicPublish
+	msgs    []Message
+	base    []draft
+	bytes   int // of the records
 }
 
 func (e *Engine) newFan(p *TopicPublish) (*fan, error) {
 	if match.CheckTopic(p.Topic) != nil {
 		return nil, ErrInvalidTopic
 	}
-	f := &fan{engine: e, msgs: slices.Clone(p.Messages), base: make([]draft, len(p.Messages))}
+	f := &fan{engine: e, publish: p, msgs: slices.Clone(p.Messages), base: make([]draft, len(p.Messages))}
 	now := e.clock.now()
 	total := 0
 	for i := range f.msgs {

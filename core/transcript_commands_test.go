@@ -26,7 +26,7 @@ func commands() map[string]func(*call) string {
 		"restart": restart, "crash": crash,
 		"move": startMove, "moves": moves, "cancel-move": cancelMove, "bury": bury,
 		"session": session, "end": endSession,
-		"bind": bind, "unbind": unbind, "bindings": bindings, "pub": publishTopic, "pub-async": publishTopicAsync,
+		"bind": bind, "unbind": unbind, "bindings": bindings, "pub": publishTopic, "pub-async": publishTopicAsync, "retained": retained,
 		"tx": tx, "commit": commitTx, "rollback": rollback,
 		"bg": background, "cancel": cancel, "waiting": waiting, "drain": drain, "close": closeEngine,
 		"hold": hold, "go": resume, "fail-commits": failCommits, "refuse-producers": refuseProducers,
@@ -464,9 +464,9 @@ func tx(c *call) string {
 			}
 			one := &call{ctx: c.ctx, s: s, set: set}
 			err = t.Publish(q, one.messages([]string{w})[0])
-		} else if what == "pub" {
+		} else if what == "pub" || what == "retain" {
 			one := &call{ctx: c.ctx, s: s, set: inner.set}
-			err = t.PublishTopic(core.TopicPublish{Topic: q, Messages: one.messages([]string{w})})
+			err = t.PublishTopic(core.TopicPublish{Topic: q, Retain: what == "retain", Messages: one.messages([]string{w})})
 		}
 		if err != nil {
 			return fault(err)

@@ -2,6 +2,7 @@ package core_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -68,7 +69,14 @@ func matched(r core.TopicResult) string {
 func (c *call) publish() core.TopicPublish {
 	p := core.TopicPublish{Topic: c.arg(0)}
 	p.From, _ = c.take("from")
-	p.Messages = c.messages(c.args[1:])
+	p.Retain = c.flag("retain")
+	bodies := slices.Clone(c.args[1:])
+	for i, b := range bodies {
+		if b == "(nothing)" {
+			bodies[i] = ""
+		}
+	}
+	p.Messages = c.messages(bodies)
 	return p
 }
 
@@ -86,6 +94,26 @@ func matches(out []core.TopicResult, err error) string {
 		words[i] = matched(r)
 	}
 	return strings.Join(words, " ")
+}
+
+// retained is "retained filter": what is kept for it; max= ends it after so many.
+func retained(c *call) string {
+	var out []string
+	most := c.number("max", 1000)
+	err := c.s.n.client.Retained(c.ctx, c.arg(0), func(topic string, m *core.Stored) bool {
+		if topic != string(m.Topic) {
+			out = append(out, "another's: "+string(m.Topic))
+		}
+		out = append(out, fmt.Sprintf("%s %s", topic, m.Body))
+		return len(out) < most
+	})
+	if err != nil {
+		out = append(out, fault(err))
+	}
+	if len(out) == 0 {
+		return "nothing"
+	}
+	return strings.Join(out, "\n")
 }
 
 // publishTopicAsync reports when it is answered.

@@ -118,7 +118,7 @@ func (t *Tx) commit(async func([]Published, error)) ([]Published, *commit, error
 	}
 	e.seq.admit()
 	for {
-		parts, err := t.parts()
+		parts, retain, err := t.parts()
 		if err != nil {
 			return nil, nil, err
 		}
@@ -126,6 +126,9 @@ func (t *Tx) commit(async func([]Published, error)) ([]Published, *commit, error
 		t.topics = make([]TopicResult, t.copies)
 		done, err := e.commitParts(parts, func(g *group) {
 			countCopies(parts, t.topics)
+			for _, f := range retain {
+				f.retain(g)
+			}
 			for i := range parts {
 				for j := range parts[i].drafts {
 					if d := &parts[i].drafts[j]; !d.copy {
@@ -166,9 +169,11 @@ func (l *partList) of(q *queue) *part {
 	return &l.parts[i]
 }
 
-// parts sorts the operations by queue.
-func (t *Tx) parts() ([]part, error) {
+// parts sorts the operations by queue, and returns the publishes that are to be
+// retained as well.
+func (t *Tx) parts() ([]part, []*fan, error) {
 	e := t.client.engine
+	var retain []*fan
 	l := partList{index: make(map[*queue]int)}
 	byName := make(map[string]*queue)
 	sends, copies := int32(0), int32(0)
@@ -176,8 +181,12 @@ func (t *Tx) parts() ([]part, error) {
 	for i := range t.ops {
 		op := &t.ops[i]
 		if op.topic != nil {
-			if err := e.addCopies(&l, op.topic, copies); err != nil {
-				return nil, fmt.Errorf("topic %q: %w", op.topic.Topic, err)
+			f, err := e.addCopies(&l, op.topic, copies)
+			if err != nil {
+				return nil, nil, fmt.Errorf("topic %q: %w", op.topic.Topic, err)
+			}
+			if op.topic.Retain {
+				retain = append(retain, f)
 			}
 			copies += int32(len(op.topic.Messages))
 			continue
@@ -186,7 +195,7 @@ func (t *Tx) parts() ([]part, error) {
 		if q == nil {
 			var err error
 			if q, err = e.queue(op.queue); err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			byName[op.queue] = q
 		}
@@ -202,30 +211,30 @@ func (t *Tx) parts() ([]part, error) {
 		}
 		cfg := q.config()
 		if err := checkMessage(op.msg, cfg); err != nil {
-			return nil, fmt.Errorf("queue %q: %w", q.name, err)
+			return nil, nil, fmt.Errorf("queue %q: %w", q.name, err)
 		}
 		d := draft{counted: int64(op.msg.countedBytes()), op: sends}
 		e.draft(&d, op.msg, cfg, now, nil)
 		p.drafts = append(p.drafts, d)
 		sends++
 	}
-	return l.parts, nil
+	return l.parts, retain, nil
 }
 
 // addCopies adds the copies of a publish, whose messages have the numbers from
 // first on.
-func (e *Engine) addCopies(l *partList, p *TopicPublish, first int32) error {
+func (e *Engine) addCopies(l *partList, p *TopicPublish, first int32) (*fan, error) {
 	f, err := e.newFan(p)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	queues, err := e.targets(p)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	parts, err := f.parts(queues)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for i := range parts {
 		to := l.of(parts[i].q)
@@ -234,5 +243,5 @@ func (e *Engine) addCopies(l *partList, p *TopicPublish, first int32) error {
 			to.drafts = append(to.drafts, d)
 		}
 	}
-	return nil
+	return f, nil
 }
