@@ -10,6 +10,16 @@
 // that it touches, appends its edits to the open [Change] of the sequencer, and
 // answers when that Change is durable.
 //
+// # Topics
+//
+// A publish to a topic finds the queues whose bindings match, in a tree in
+// memory (package match), and puts a copy of each message into each of them, in
+// one Change: after a crash all have their copies or none has. Bindings and
+// retained values are node-wide records; the bindings are read in the background
+// after the open. Queues of KindMemory are never stored: their messages lie in a
+// window without bounds of its own, their edits are left out of Changes, and a
+// Change that would be empty is not committed at all.
+//
 // # Lock order
 //
 // Engine.loading, then queue.mu (several queues: by rising [QID]), then one of

@@ -69,12 +69,28 @@ func TestChecks(t *testing.T) {
 		name          string
 		topic, filter bool
 	}{
-		{"a/b", true, true}, {"/", true, true}, {"a//b", true, true}, {"$SYS/a", true, true}, {"a b/ü", true, true},
-		{"+", false, true}, {"#", false, true}, {"a/+/b", false, true}, {"a/#", false, true}, {"+/#", false, true},
-		{"a/#/b", false, false}, {"a+", false, false}, {"a/b#", false, false}, {"++", false, false}, {"##", false, false},
-		{"", false, false}, {"a\x00b", false, false}, {"a\xff", false, false},
-		{strings.Repeat("a", match.BytesMax), true, true}, {strings.Repeat("a", match.BytesMax+1), false, false},
-		{deep, true, true}, {deep + "/", false, false},
+		{"a/b", true, true},
+		{"/", true, true},
+		{"a//b", true, true},
+		{"$SYS/a", true, true},
+		{"a b/ü", true, true},
+		{"+", false, true},
+		{"#", false, true},
+		{"a/+/b", false, true},
+		{"a/#", false, true},
+		{"+/#", false, true},
+		{"a/#/b", false, false},
+		{"a+", false, false},
+		{"a/b#", false, false},
+		{"++", false, false},
+		{"##", false, false},
+		{"", false, false},
+		{"a\x00b", false, false},
+		{"a\xff", false, false},
+		{strings.Repeat("a", match.BytesMax), true, true},
+		{strings.Repeat("a", match.BytesMax+1), false, false},
+		{deep, true, true},
+		{deep + "/", false, false},
 	} {
 		if err := match.CheckTopic(c.name); (err == nil) != c.topic {
 			t.Errorf("CheckTopic(%.20q) = %v", c.name, err)
