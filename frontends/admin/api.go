@@ -40,11 +40,8 @@ type handler func(r *http.Request) (status int, body any, err error)
 func (s *Server) api(h handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		status, body, err := h(r)
-		if name := r.PathValue("queue"); name != "" && errors.Is(err, core.ErrNoQueue) {
-			err = fmt.Errorf("%w: %s", err, name)
-		}
 		if err != nil {
-			status, e := explain(err)
+			status, e := explain(ofQueue(err, r.PathValue("queue")))
 			if status == http.StatusInternalServerError {
 				s.log.Error("admin request", "method", r.Method, "path", r.URL.Path, "error", err)
 			}

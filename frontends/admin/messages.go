@@ -23,18 +23,15 @@ func (s *Server) publish(r *http.Request) (int, any, error) {
 	if err := decode(b, &req); err != nil {
 		return 0, nil, err
 	}
-	if n := len(req.Messages); n < 1 || n > messagesMax {
-		return 0, nil, fmt.Errorf("%w: %d messages, not 1 to %d", errBadRequest, n, messagesMax)
+	msgs, err := messagesOf(req.Messages)
+	if err != nil {
+		return 0, nil, err
 	}
 	q, err := s.client.Queue(r.Context(), r.PathValue("queue"))
 	if err != nil {
 		return 0, nil, err
 	}
-	msgs := make([]core.Message, len(req.Messages))
-	for i, m := range req.Messages {
-		if msgs[i], err = m.message(); err != nil {
-			return 0, nil, err
-		}
+	for i := range msgs {
 		if n, most := messageBytes(&msgs[i]), q.Config.MaxMessageBytes; most > 0 && n > most {
 			return 0, nil, fmt.Errorf("%w: it has %d bytes, and the queue takes up to %d", core.ErrTooLarge, n, most)
 		}
@@ -48,6 +45,21 @@ func (s *Server) publish(r *http.Request) (int, any, error) {
 		res.Messages[i] = Published{ID: p.ID.String(), Sequence: uint64(p.Seq), Duplicate: p.Duplicate}
 	}
 	return http.StatusOK, res, nil
+}
+
+// messagesOf returns what the core is given for the messages of a request.
+func messagesOf(list []NewMessage) ([]core.Message, error) {
+	if n := len(list); n < 1 || n > messagesMax {
+		return nil, fmt.Errorf("%w: %d messages, not 1 to %d", errBadRequest, n, messagesMax)
+	}
+	msgs := make([]core.Message, len(list))
+	for i, m := range list {
+		var err error
+		if msgs[i], err = m.message(); err != nil {
+			return nil, err
+		}
+	}
+	return msgs, nil
 }
 
 // messageBytes is the size of a message as the queue's limit counts it: body, and
@@ -252,6 +264,7 @@ func showMessage(m *core.Stored, st core.MessageState) Message {
 	out := Message{
 		ID:            m.ID.String(),
 		Sequence:      uint64(m.Seq),
+		Topic:         text(m.Topic),
 		Group:         text(m.Group),
 		DedupID:       text(m.DedupID),
 		ContentType:   text(m.ContentType),

@@ -99,6 +99,11 @@ func (s *Server) routes(metrics http.Handler) http.Handler {
 	mux.Handle("GET /api/v1/queues/{queue}/moves", s.api(s.listMoves))
 	mux.Handle("POST /api/v1/queues/{queue}/moves", s.api(s.startMove))
 	mux.Handle("DELETE /api/v1/queues/{queue}/moves/{move}", s.api(s.cancelMove))
+	mux.Handle("GET /api/v1/topics/bindings", s.api(s.listBindings))
+	mux.Handle("POST /api/v1/topics/bindings", s.api(s.bind))
+	mux.Handle("DELETE /api/v1/topics/bindings", s.api(s.unbind))
+	mux.Handle("POST /api/v1/topics/messages", s.api(s.publishTopic))
+	mux.Handle("GET /api/v1/topics/retained", s.api(s.listRetained))
 	mux.Handle("/api/", s.api(func(*http.Request) (int, any, error) { return 0, nil, errNoRoute }))
 
 	if s.options.Profiles {

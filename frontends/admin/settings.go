@@ -25,7 +25,7 @@ func showQueue(q core.Queue, st core.QueueStats) Queue {
 
 func showSettings(c core.QueueConfig) Settings {
 	return Settings{
-		Kind:              nameOf(c.Kind, namesOfKind()),
+		Kind:              nameOf(c.Kind, append(namesOfKind(), "memory")), // sessions make those
 		VisibilityTimeout: Duration(c.VisibilityTimeout),
 		Delay:             Duration(c.Delay),
 		Retention:         Duration(c.Retention),
@@ -33,7 +33,7 @@ func showSettings(c core.QueueConfig) Settings {
 		MaxMessageBytes:   c.MaxMessageBytes,
 		MaxMessages:       c.MaxMessages,
 		MaxBytes:          c.MaxBytes,
-		Overflow:          nameOf(c.Overflow, namesOfOverflow()),
+		Overflow:          nameOf(c.Overflow, append(namesOfOverflow(), "close")),
 		Marks:             nameOf(c.Marks, namesOfMarks()),
 		ContentDedup:      c.ContentDedup,
 		DedupScope:        nameOf(c.DedupScope, namesOfScope()),

@@ -51,7 +51,7 @@ type Stats struct {
 // Settings are what may be set on a queue. A request names those that it
 // changes; tags and attributes are replaced whole.
 type Settings struct {
-	Kind              string            `json:"kind"` // standard, fifo or priority; fixed once created
+	Kind              string            `json:"kind"` // standard, fifo, priority or memory; fixed once created
 	VisibilityTimeout Duration          `json:"visibility_timeout"`
 	Delay             Duration          `json:"delay"`
 	Retention         Duration          `json:"retention"` // 0s: for ever
@@ -130,6 +130,7 @@ type Message struct {
 	Body          string      `json:"body,omitempty"`
 	BodyBase64    []byte      `json:"body_base64,omitempty"`
 	Attributes    []Attribute `json:"attributes,omitempty"`
+	Topic         string      `json:"topic,omitempty"` // that it was published to
 	Group         string      `json:"group,omitempty"`
 	DedupID       string      `json:"dedup_id,omitempty"`
 	ContentType   string      `json:"content_type,omitempty"`
@@ -218,6 +219,57 @@ type MoveList struct {
 // MoveCancelled tells how many messages a cancelled task had moved.
 type MoveCancelled struct {
 	Moved int64 `json:"moved"`
+}
+
+// BindRequest binds a queue to the topics that a filter matches.
+type BindRequest struct {
+	Filter string `json:"filter"`
+	Queue  string `json:"queue"`
+}
+
+// Binding is a binding as the API shows it.
+type Binding struct {
+	Filter  string `json:"filter"`
+	Queue   string `json:"queue"`
+	Origin  string `json:"origin"`             // core, sqs, stomp, mqtt or admin
+	NoLocal string `json:"no_local,omitempty"` // the publisher whose messages are passed over
+}
+
+// BindingList is a page of bindings.
+type BindingList struct {
+	Bindings []Binding `json:"bindings"`
+	Next     string    `json:"next,omitempty"` // pass as after; empty: this was the last page
+}
+
+// TopicRequest publishes messages to a topic: each bound queue gets all of them.
+type TopicRequest struct {
+	Topic    string       `json:"topic"`
+	Messages []NewMessage `json:"messages"`
+	Retain   bool         `json:"retain,omitzero"` // keep the last; one without a body removes what is kept
+}
+
+// TopicResponse has one entry for each message of the request.
+type TopicResponse struct {
+	Messages []TopicPublished `json:"messages"`
+}
+
+// TopicPublished tells what became of a message.
+type TopicPublished struct {
+	ID     string `json:"id"`
+	Queues int    `json:"queues"`        // that got a copy
+	Full   int    `json:"full,omitzero"` // queues that got none, since they are full
+}
+
+// Retained is the retained value of a topic.
+type Retained struct {
+	Topic   string  `json:"topic"`
+	Message Message `json:"message"`
+}
+
+// RetainedList is a page of retained values, in the order of their topics.
+type RetainedList struct {
+	Retained []Retained `json:"retained"`
+	Next     string     `json:"next,omitempty"` // pass as after; empty: this was the last page
 }
 
 // Error says what went wrong: Code is stable, Message is for people.
