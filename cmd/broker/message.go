@@ -35,7 +35,6 @@ type pubFlags struct {
 }
 
 func newPubCommand(std streams) *cobra.Command {
-	var p pubFlags
 	cmd := &cobra.Command{
 		Use:   "pub QUEUE [BODY|-]",
 		Short: "Send a message; without a body, or with -, it is read from standard input",
@@ -45,6 +44,16 @@ func newPubCommand(std streams) *cobra.Command {
 	}
 	c := addClient(cmd)
 	out := addOutput(cmd, std.out, "name")
+	addPub(cmd, std, func(ctx context.Context, queue string, batch []admin.NewMessage) error {
+		return publish(ctx, c, out, queue, batch)
+	})
+	return cmd
+}
+
+// addPub makes cmd one that sends messages to its first argument, with flags for
+// their properties.
+func addPub(cmd *cobra.Command, std streams, send func(ctx context.Context, to string, batch []admin.NewMessage) error) {
+	var p pubFlags
 	f := cmd.Flags()
 	f.BoolVar(&p.lines, "lines", false, "send each line of standard input as a message")
 	f.StringArrayVar(&p.attributes, "attribute", nil, "`NAME=VALUE` to send along; may be repeated")
@@ -58,7 +67,7 @@ func newPubCommand(std streams) *cobra.Command {
 		if err := p.prepare(cmd); err != nil {
 			return err
 		}
-		send := func(batch []admin.NewMessage) error { return publish(cmd.Context(), c, out, args[0], batch) }
+		send := func(batch []admin.NewMessage) error { return send(cmd.Context(), args[0], batch) }
 		fromInput := len(args) < 2 || args[1] == "-"
 		switch {
 		case p.lines && !fromInput:
@@ -77,7 +86,6 @@ func newPubCommand(std streams) *cobra.Command {
 		}
 		return send([]admin.NewMessage{p.with([]byte(args[1]))})
 	})
-	return cmd
 }
 
 // prepare fills the message that all bodies are put into.

@@ -32,6 +32,7 @@ func newRootCommand(std streams) *cobra.Command {
 		newQueueCommand(std),
 		newPubCommand(std),
 		newSubCommand(std),
+		newTopicCommand(std),
 		newConfigCommand(std),
 		newVersionCommand(std),
 		newBenchCommand(),
