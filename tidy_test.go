@@ -41,6 +41,7 @@ type room struct {
 func rooms() []room {
 	anything := []string{"..."}
 	return []room{
+		{"core/selector", nil, nil},
 		{"core", []string{"core/..."}, []string{"storage"}},
 		{"storage", []string{"core/...", "storage/..."}, nil},
 		{"cluster", []string{"core/...", "cluster/..."}, []string{"storage"}},
@@ -103,6 +104,7 @@ func TestHouseRulesCanFail(t *testing.T) {
 		"shared imports one":            {"frontends/a.go", imports("/frontends/sqs"), "frontends/a.go: imports frontends/sqs"},
 		"a plugin imports a frontend":   {"plugins/p/a.go", imports("/frontends"), "plugins/p/a.go: imports frontends"},
 		"configs imports core":          {"configs/a.go", imports("/core"), "configs/a.go: imports core"},
+		"a selector imports core":       {"core/selector/a.go", imports("/core"), "core/selector/a.go: imports core"},
 		"hocon imports configs":         {"configs/hocon/a.go", imports("/configs"), "configs/hocon/a.go: imports configs"},
 		"the root imports cmd":          {"a.go", imports("/cmd/broker/bench"), "a.go: imports cmd/broker/bench"},
 		"a folder without a rule":       {"util/a.go", doc, "util: no rule"},
