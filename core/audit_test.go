@@ -28,6 +28,14 @@ func Audit(e *Engine) error {
 		for _, l := range q.lanes {
 			kept += int64(l.win.bytes + l.recent.bytes)
 		}
+		for _, v := range q.views {
+			if v.started {
+				kept += int64(v.due.win.bytes)
+			}
+			for _, vl := range v.lanes {
+				kept += int64(vl.win.bytes)
+			}
+		}
 		q.mu.Unlock()
 	}
 	if n := e.windowBytes.Load(); n != kept {
@@ -95,14 +103,29 @@ func (q *queue) audit() (errs []error) {
 			_, le := q.leases.find(s)
 			bad(le != nil && !le.marked, "lane %v waits for the mark of %d", l.place, s)
 		}
+		holes := 0
 		for i := l.win.head; i < len(l.win.buf); i++ {
 			e := &l.win.buf[i]
+			if e.rec == nil {
+				holes++
+			}
 			bad(e.rec == nil || !q.known(e.seq), "lane %v: %d is in the window and leased", l.place, e.seq)
 			bad(i == l.win.head || l.win.buf[i-1].seq < e.seq, "lane %v: its window is out of order", l.place)
 		}
+		bad(holes == l.win.holes, "lane %v: its window has %d holes, counted are %d", l.place, holes, l.win.holes)
 	}
 	for _, l := range q.ring {
 		bad(slices.Contains(lanes, l), "lane %v is in the ring and not there", l.place)
+	}
+	return append(errs, q.auditViews()...)
+}
+
+// auditViews checks what views know against what is there.
+func (q *queue) auditViews() (errs []error) {
+	bad := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
 	}
 	n := 0
 	for w := q.waiters.first; w != nil; w = w.next {
@@ -110,5 +133,54 @@ func (q *queue) audit() (errs []error) {
 		bad(!w.woken, "a waiter that was woken is in the list")
 	}
 	bad(n == q.waiters.n, "%d wait, counted are %d", n, q.waiters.n)
+	bad(q.judging == 0 && q.forgot == nil, "%d pages are being judged", q.judging)
+	for s, views := range q.matches {
+		for _, v := range views {
+			bad(q.views[v.sel.Text()] == v, "%d matches %q, which is forgotten", s, v.sel.Text())
+		}
+		// Known by its lease or still to be received: never gone.
+		bad(len(views) > 0, "%d is kept as a match of nothing", s)
+	}
+	for text, v := range q.views {
+		bad(v.sel.Text() == text, "the view of %q is found by %q", v.sel.Text(), text)
+		for w := v.waiters.first; w != nil; w = w.next {
+			bad(!w.woken && w.list == &v.waiters, "a waiter for %q is in a wrong list", text)
+		}
+		if !v.started {
+			continue
+		}
+		for i, vl := range v.ring {
+			bad(vl.inRing && !slices.Contains(v.ring[:i], vl), "%q has a lane twice in its ring", text)
+		}
+		for l, vl := range v.lanes {
+			bad(q.laneOf(l.place) == l, "%q knows a lane that is not there", text)
+			bad(!vl.paging && vl.l == l, "%q: lane %v is being paged", text, l.place)
+			bad(vl.inRing || !vl.behind && (q.fifo() || len(vl.ready)+len(vl.slow) == 0), "%q: lane %v has something to give and no turn", text, l.place)
+		}
+		for s, i := range q.leases.bySeq {
+			le := &q.leases.slab[i]
+			vl := v.lanes[le.lane]
+			if le.lane == nil {
+				vl = v.due
+			}
+			if q.fifo() || le.status != leaseReturned || !slices.Contains(q.matches[s], v) {
+				continue
+			}
+			bad(vl != nil && (slices.Contains(vl.ready, posOf(le)) || slices.Contains(vl.slow, posOf(le))), "%q: %d came back and is not known to be ready", text, s)
+		}
+	}
 	return errs
+}
+
+// Views counts the selectors that the loaded queues know.
+func Views(e *Engine) int {
+	e.tableMu.RLock()
+	defer e.tableMu.RUnlock()
+	n := 0
+	for _, q := range e.byName {
+		q.mu.Lock()
+		n += len(q.views)
+		q.mu.Unlock()
+	}
+	return n
 }

@@ -1,19 +1,26 @@
 package core
 
-// choose picks messages and takes them out of what is ready. Those that are to be
-// dead-lettered go to dead.
-func (q *queue) choose(o *ReceiveOptions, dlq *queue, picks []pick) ([]pick, []Seq, found, *lane) {
+// choose picks messages and takes them out of what is ready; v is the view of the
+// receive's selector, if it has one. Those that are to be dead-lettered go to dead.
+func (q *queue) choose(o *ReceiveOptions, v *view, dlq *queue, picks []pick) ([]pick, []Seq, found, candidate) {
 	const dropsMax, deadMax = 512, 100
 	var dead []Seq
 	now := q.engine.clock.now()
 	size, taken, drops := int64(0), 0, 0
 	for taken < o.Max && drops < dropsMax && len(dead) < deadMax {
-		if q.inFlight >= InFlightMax && o.Owner == nil {
+		if q.inFlight >= InFlightMax && o.Owner == nil || v != nil && q.leases.len() >= leasesMax {
+			q.limited = q.limited || v != nil
 			break
 		}
-		c, f := q.next(now)
+		var c candidate
+		var f found
+		if v != nil {
+			c, f = q.nextSelected(v, now)
+		} else {
+			c, f = q.next(now)
+		}
 		if f != foundOne {
-			return picks, dead, f, c.l
+			return picks, dead, f, c
 		}
 		bytes := q.candidateBytes(&c)
 		if o.MaxBytes > 0 && taken > 0 && size+bytes > o.MaxBytes {
@@ -21,7 +28,7 @@ func (q *queue) choose(o *ReceiveOptions, dlq *queue, picks []pick) ([]pick, []S
 		}
 		if dlq != nil && q.isDead(&c, now) {
 			dead = append(dead, q.setAside(q.entryOf(&c), now, &picks))
-			q.rotate(c.l, false)
+			q.rotate(&c, false)
 			continue
 		}
 		if o.Grant != nil && !o.Grant(bytes) && taken > 0 {
@@ -35,10 +42,10 @@ func (q *queue) choose(o *ReceiveOptions, dlq *queue, picks []pick) ([]pick, []S
 			size += bytes
 		}
 		picks = append(picks, p)
-		q.rotate(c.l, !p.drop)
+		q.rotate(&c, !p.drop)
 	}
 	q.prefetch(q.tail)
-	return picks, dead, foundNone, nil
+	return picks, dead, foundNone, candidate{}
 }
 
 // candidateBytes is what a candidate counts towards ReceiveOptions.MaxBytes: 0
@@ -99,16 +106,14 @@ func (q *queue) nextInOrder(now int64) (candidate, found) {
 		}
 		return due, foundOne
 	}
-	if le := q.firstReturned(q.tail); le != nil {
-		return candidate{l: q.tail, index: q.leases.bySeq[le.seq]}, foundOne
-	}
-	if q.tail.spill != 0 {
-		return candidate{l: q.tail}, foundPage
+	tail, f := q.nextInLane(q.tail)
+	if f == foundOne && tail.index >= 0 || f == foundPage && q.tail.spill != 0 {
+		return tail, f
 	}
 	if c, f := q.nextDue(); f != foundNone {
 		return c, f
 	}
-	return q.nextInWindow(q.tail)
+	return tail, f
 }
 
 // nextBehind finds what may go before a message of l, or, for nil, of the delayed
@@ -145,7 +150,7 @@ func (q *queue) nextDue() (candidate, found) {
 // nextDueFresh finds the next due message that nobody has received.
 func (q *queue) nextDueFresh() (candidate, found) {
 	d := q.due
-	d.win.trim()
+	q.trimDue()
 	if d.win.len() > 0 {
 		return candidate{index: -1, e: *d.win.front()}, foundOne
 	}
@@ -156,7 +161,7 @@ func (q *queue) nextDueFresh() (candidate, found) {
 }
 
 func (q *queue) nextInWindow(l *lane) (candidate, found) {
-	l.win.trim()
+	l.trim()
 	if l.win.len() > 0 {
 		if e := l.win.front(); e.seq <= q.durTail {
 			return candidate{l: l, index: -1, e: *e}, foundOne
@@ -169,15 +174,23 @@ func (q *queue) nextInWindow(l *lane) (candidate, found) {
 	return candidate{}, foundNone
 }
 
-// nextInLane finds the next message of a lane of a laned queue.
+// nextInLane finds the next message of a lane: the first that came back, unless
+// one that nobody has received lies before it. That is so where a selector has
+// taken from the midst of the lane.
 func (q *queue) nextInLane(l *lane) (candidate, found) {
-	if le := q.firstReturned(l); le != nil {
-		return candidate{l: l, index: q.leases.bySeq[le.seq]}, foundOne
-	}
-	if l.spill != 0 {
+	le := q.firstReturned(l)
+	switch {
+	case le == nil && l.spill != 0:
 		return candidate{l: l}, foundPage
+	case le == nil:
+		return q.nextInWindow(l)
+	case le.seq >= l.pos:
+		c, f := q.nextInWindow(l)
+		if f == foundOne && c.e.seq < le.seq || f == foundPage && l.next < le.seq {
+			return c, f
+		}
 	}
-	return q.nextInWindow(l)
+	return candidate{l: l, index: q.leases.bySeq[le.seq]}, foundOne
 }
 
 // nextInRing finds the next message of a laned queue: the first of the lane
@@ -210,14 +223,38 @@ func (q *queue) leaveRing() {
 	q.tidy(l)
 }
 
+// sweepRing takes lanes that have nothing out of the ring, once they may be half
+// of it. A receive takes out those that it comes to; one with a selector comes to
+// none.
+func (q *queue) sweepRing() {
+	const sweepMin = 64
+	if q.emptied++; q.emptied < sweepMin+len(q.ring)/2 {
+		return
+	}
+	q.emptied = 0
+	all := q.ring
+	q.ring = nil
+	for _, l := range all {
+		if l.inRing = q.ready(l); l.inRing {
+			q.ring = append(q.ring, l)
+		} else {
+			q.tidy(l)
+		}
+	}
+}
+
 // tidy forgets a lane that holds nothing. One whose last deletion is not durable
 // is forgotten with that.
 func (q *queue) tidy(l *lane) {
+	if l.inRing && l.count == 0 && len(q.views) > 0 {
+		q.sweepRing()
+	}
 	if l == q.tail || l.count > 0 || l.inRing || l.paging || l.asleep || len(l.flying) > 0 || l.win.len() > 0 || l.recent.len() > 0 {
 		return
 	}
 	if q.lanes[l.place] == l {
 		delete(q.lanes, l.place)
+		q.forgetLane(l)
 	}
 }
 
@@ -255,7 +292,12 @@ func (q *queue) popRing() []*lane {
 
 // rotate ends a lane's turn: on FIFO queues when it has nothing more to give, on
 // others after each message.
-func (q *queue) rotate(l *lane, gave bool) {
+func (q *queue) rotate(c *candidate, gave bool) {
+	if c.vl != nil && !q.fifo() {
+		q.rotateSelected(c.vl)
+		return
+	}
+	l := c.l
 	if l == nil || len(q.ring) == 0 || q.ring[0] != l {
 		return
 	}

@@ -2,6 +2,8 @@ package core
 
 import (
 	"time"
+
+	"github.com/leasemq/broker/core/selector"
 )
 
 // Principal is who is connected.
@@ -38,6 +40,10 @@ type ReceiveOptions struct {
 	AttemptID string
 	// Owner makes session leases: without a deadline, owned by the session.
 	Owner *Owner
+	// Selector, if set, lets only messages through that it selects; others stay
+	// where they are. On FIFO queues a group whose first message it does not
+	// select waits. Beyond 1,024 selectors in use on one queue: ErrOverLimit.
+	Selector *selector.Selector
 }
 
 // SettleAction is what to do with a delivery.

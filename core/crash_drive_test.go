@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/leasemq/broker/core"
+	"github.com/leasemq/broker/core/selector"
 )
 
 // step does one thing at random.
@@ -239,6 +240,9 @@ func (w *world) receive(y *yard, most int, awaited bool, owner *core.Owner) {
 	if w.chance(10) {
 		o.MaxBytes = 1000
 	}
+	if w.chance(25) {
+		o.Selector = pick(w.rng, w.selectors...)
+	}
 	if !awaited && w.chance(40) {
 		o.Wait = pick(w.rng, 10*time.Millisecond, time.Second, 10*time.Second)
 	}
@@ -251,7 +255,7 @@ func (w *world) receive(y *yard, most int, awaited bool, owner *core.Owner) {
 	launched, c := w.engine.Now(), w.client
 	var out []core.Delivery
 	var err error
-	w.note("receive %s max=%d visibility=%v owner=%t wait=%v awaited=%t", y.name, o.Max, o.Visibility, owner != nil, o.Wait, awaited)
+	w.note("receive %s max=%d visibility=%v owner=%t wait=%v selector=%q awaited=%t", y.name, o.Max, o.Visibility, owner != nil, o.Wait, o.Selector.Text(), awaited)
 	w.launch(awaited, func() { out, err = c.Receive(context.Background(), y.name, o, nil) }, func() {
 		if !awaited {
 			y.parked--
@@ -271,6 +275,12 @@ func (w *world) receive(y *yard, most int, awaited bool, owner *core.Owner) {
 			}
 		}
 	})
+}
+
+// selectsPriority tells whether a selector takes a priority, which is all that those
+// of this test ask for.
+func selectsPriority(s *selector.Selector, priority uint8) bool {
+	return s.Match(func(string) (selector.Value, bool) { return selector.Int(int64(priority)), true })
 }
 
 // received is the circumstances of a receive.
@@ -295,6 +305,8 @@ func (w *world) received(r *received, d *core.Delivery) error {
 	switch {
 	case p.buried == ref:
 		return errors.New("its deletion was answered")
+	case r.o.Selector != nil && !selectsPriority(r.o.Selector, d.Priority):
+		return fmt.Errorf("priority %d is not selected by %q", d.Priority, r.o.Selector.Text())
 	case d.ExpiresAt != 0 && d.ExpiresAt <= r.launched:
 		return fmt.Errorf("it expired at %d, now it is %d", d.ExpiresAt, r.launched)
 	case ref.Place.Kind == core.PlaceDelayed && int64(ref.Place.N) > w.engine.Now():

@@ -14,6 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/leasemq/broker/core"
+	"github.com/leasemq/broker/core/selector"
 	"github.com/leasemq/broker/storage"
 )
 
@@ -28,23 +29,24 @@ type crashOptions struct {
 
 // world is one run: a node that is driven, crashed and opened again.
 type world struct {
-	o        crashOptions
-	rng      *rand.Rand
-	pace     *pace
-	window   int64 // core.Options.WindowBytes
-	returned int   // returned messages of a lane in memory; 0: as many as ever
-	fs       *vfs.MemFS
-	db       *storage.DB
-	tap      *tap
-	engine   *core.Engine
-	client   *core.Client
-	book     *book
-	yards    []*yard
-	owners   []*core.Owner
-	tasks    []*task
-	life     int
-	ranged   bool // a range deletion was made: suspicious SINGLEDELs may be false alarms
-	txs      int
+	o         crashOptions
+	rng       *rand.Rand
+	pace      *pace
+	window    int64 // core.Options.WindowBytes
+	returned  int   // returned messages of a lane in memory; 0: as many as ever
+	fs        *vfs.MemFS
+	db        *storage.DB
+	tap       *tap
+	engine    *core.Engine
+	client    *core.Client
+	book      *book
+	yards     []*yard
+	owners    []*core.Owner
+	selectors []*selector.Selector
+	tasks     []*task
+	life      int
+	ranged    bool // a range deletion was made: suspicious SINGLEDELs may be false alarms
+	txs       int
 
 	mu      sync.Mutex
 	failure error
@@ -85,6 +87,13 @@ func runCrash(o crashOptions) error {
 	w.window = pick[int64](rng, 0, 0, 1, 2<<10)
 	w.returned = pick(rng, 0, 0, 1, 5)
 	w.yards = newYards(rng)
+	for _, text := range []string{"JMSPriority > 4", "JMSPriority = 0", "JMSPriority < 8"} {
+		sel, err := selector.Parse(text)
+		if err != nil {
+			return err
+		}
+		w.selectors = append(w.selectors, sel)
+	}
 	if err := w.open(newLedger(), 0, nil); err != nil {
 		return err
 	}

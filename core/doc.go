@@ -38,6 +38,7 @@
 //   - An entry leaves memory only in the durable callback of its delete.
 //   - A state record is deleted by SINGLEDEL only if this process made its one
 //     and only SET and none existed before.
-//   - A receive never scans: ready, due and group order are indexed.
+//   - A receive never scans: ready, due and group order are indexed, and a selector
+//     judges each message once, however many receives have it.
 //   - A failed commit is never rolled back: the engine stops.
 package core

@@ -66,7 +66,7 @@ func (d *dueLane) end(now int64) uint64 {
 // wakeAt returns when the queue's timer is needed for the delayed space.
 func (d *dueLane) wakeAt(q *queue) int64 {
 	at := int64(d.next)
-	if d.hot {
+	if d.hot && len(q.views) == 0 {
 		at = 0
 	}
 	if len(q.sleeping) > 0 && (at == 0 || q.sleeping[0].at < at) {
@@ -80,6 +80,7 @@ func (d *dueLane) ripe(q *queue, now int64) bool {
 	found := false
 	if d.next != 0 && int64(d.next) <= now {
 		d.hot, d.next, d.again, found = true, 0, true, true
+		q.showDue()
 	}
 	for len(q.sleeping) > 0 && q.sleeping[0].at <= now {
 		l := q.sleeping[0].l
@@ -89,6 +90,14 @@ func (d *dueLane) ripe(q *queue, now int64) bool {
 		found = true
 	}
 	return found
+}
+
+// trimDue drops holes at the front of what is due; the cursor goes on.
+func (q *queue) trimDue() {
+	for q.due.win.hole() {
+		e := q.due.win.pop()
+		q.state.DueCursor, q.state.DueSeq = e.due, e.seq+1
+	}
 }
 
 // sleep takes a lane aside until its head is ready.
@@ -145,6 +154,7 @@ func (q *queue) fetchDue() error {
 		d.hot = d.again
 		if d.next != 0 && d.next < end {
 			d.next, d.hot = 0, true // it has been read, unless it has become durable since
+			q.showDue()
 		}
 		if ahead != 0 && (d.next == 0 || ahead < d.next) {
 			d.next = ahead

@@ -123,8 +123,10 @@ func (e *Engine) evict(q *queue) int64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.idle++
-	busy := q.waiters.n > 0 || q.inFlight > 0 || q.hidden > 0 || q.trimming || len(q.overlay) > 0 ||
-		q.lastGroup > e.seq.durableGroup() || q.due.paging || q.tail.paging || q.due.next != 0 && q.waiters.n > 0
+	q.forgetViews(e.clock.now())
+	parked := q.parked()
+	busy := parked > 0 || q.inFlight > 0 || q.hidden > 0 || q.trimming || len(q.overlay) > 0 ||
+		q.lastGroup > e.seq.durableGroup() || q.due.paging || q.tail.paging || q.due.next != 0 && parked > 0
 	if q.gone || busy || q.idle < evictAfter {
 		return q.headAt
 	}
@@ -132,6 +134,7 @@ func (e *Engine) evict(q *queue) int64 {
 		q.timer.Stop()
 	}
 	q.out = true
+	q.resetViews()
 	q.due.win.reset()
 	q.tail.release()
 	for _, l := range q.lanes {
@@ -227,22 +230,7 @@ func (q *queue) expireHeads(now int64) (picks []pick, oldest int64, err error) {
 // time of the first message that is not.
 func (q *queue) expireLane(l *lane, now int64, picks *[]pick) (int64, error) {
 	for len(*picks) < dropBatch && q.current(l) {
-		if le := q.firstReturned(l); le != nil {
-			rec, err := q.read(le)
-			if err != nil {
-				return 0, err
-			}
-			if !q.expired(rec, now) {
-				return recordEnqueuedAt(rec), nil
-			}
-			c := candidate{l: l, index: q.leases.bySeq[le.seq]}
-			*picks = append(*picks, q.dropPick(q.entryOf(&c)))
-			continue
-		}
-		c, f := q.nextInWindow(l)
-		if l.spill != 0 {
-			c, f = candidate{l: l}, foundPage
-		}
+		c, f := q.nextInLane(l)
 		switch f {
 		case foundNone:
 			return 0, nil
@@ -254,8 +242,12 @@ func (q *queue) expireLane(l *lane, now int64, picks *[]pick) (int64, error) {
 				return 0, err
 			}
 		case foundOne:
-			if !q.expired(c.e.rec, now) {
-				return recordEnqueuedAt(c.e.rec), nil
+			rec, err := q.recordOf(&c)
+			if err != nil {
+				return 0, err
+			}
+			if !q.expired(rec, now) {
+				return recordEnqueuedAt(rec), nil
 			}
 			*picks = append(*picks, q.dropPick(q.entryOf(&c)))
 		}
@@ -366,7 +358,7 @@ func (q *queue) trimBatch() bool {
 	freed := int64(0)
 	for len(picks) < dropBatch && q.usableLocked() == nil && q.over(-int64(len(picks)), -freed) {
 		c, f := q.next(now)
-		if f == foundPage && len(picks) == 0 && q.readMore(c.l) == nil {
+		if f == foundPage && len(picks) == 0 && q.readMore(&c) == nil {
 			continue
 		}
 		if f != foundOne {
@@ -380,7 +372,7 @@ func (q *queue) trimBatch() bool {
 		i := q.entryOf(&c)
 		freed += int64(q.leases.slab[i].size)
 		picks = append(picks, q.dropPick(i))
-		q.rotate(c.l, false)
+		q.rotate(&c, false)
 	}
 	if len(picks) > 0 {
 		if _, err := q.record(picks, nil); err == nil {

@@ -53,6 +53,8 @@ type lane struct {
 
 	slotGroup uint64
 	slotIndex int
+
+	shown Seq // the newest message that the views were shown
 }
 
 // stored returns the cursor that may be stored: it never passes a message
@@ -75,6 +77,7 @@ type entry struct {
 type window struct {
 	buf    []entry
 	head   int
+	holes  int
 	bytes  int
 	budget *atomic.Int64 // the node's; counts the bytes of every window
 }
@@ -103,6 +106,9 @@ func (w *window) pop() entry {
 	w.buf[w.head] = entry{}
 	w.head++
 	w.add(-len(e.rec))
+	if e.rec == nil {
+		w.holes--
+	}
 	if w.head == len(w.buf) {
 		w.buf, w.head = w.buf[:0], 0
 		if cap(w.buf) > windowEntriesMax/4 {
@@ -114,28 +120,33 @@ func (w *window) pop() entry {
 
 func (w *window) full(entries, bytes int) bool { return w.len() >= entries || w.bytes >= bytes }
 
-// punch makes a hole where s is.
-func (w *window) punch(s Seq) {
+// at returns the entry at p, nil if there is none.
+func (w *window) at(p viewPos) *entry {
 	live := w.buf[w.head:]
-	i, ok := slices.BinarySearchFunc(live, s, func(e entry, s Seq) int {
-		switch {
-		case e.seq < s:
-			return -1
-		case e.seq > s:
-			return 1
-		}
-		return 0
-	})
-	if ok {
-		w.add(-len(live[i].rec))
-		live[i].rec = nil
+	i, ok := slices.BinarySearchFunc(live, p, func(e entry, p viewPos) int { return viewPos{e.due, e.seq}.compare(p) })
+	if !ok || live[i].rec == nil {
+		return nil
+	}
+	return &live[i]
+}
+
+// punch makes a hole at p.
+func (w *window) punch(p viewPos) {
+	if e := w.at(p); e != nil {
+		w.add(-len(e.rec))
+		e.rec = nil
+		w.holes++
 	}
 }
 
-// trim drops holes at the front.
-func (w *window) trim() {
-	for w.len() > 0 && w.front().rec == nil {
-		w.pop()
+// hole tells whether there is a hole at the front.
+func (w *window) hole() bool { return w.len() > 0 && w.front().rec == nil }
+
+// trim drops holes at the front of the window. What they were has a lease, and a
+// state record unless it is among the unmarked: the cursor may go on.
+func (l *lane) trim() {
+	for l.win.hole() {
+		l.pos = max(l.pos, l.win.pop().seq+1)
 	}
 }
 

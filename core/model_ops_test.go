@@ -316,8 +316,10 @@ func (r *rig) options(t *rapid.T) (core.ReceiveOptions, *mOwner) {
 	if rapid.IntRange(0, 3).Draw(t, "by session") == 0 && len(r.owners) > 0 {
 		owner := rapid.SampledFrom(r.owners).Draw(t, "owner")
 		o.Owner = owner.o
+		r.selecting(t, &o)
 		return o, owner
 	}
+	r.selecting(t, &o)
 	return o, nil
 }
 
@@ -330,7 +332,7 @@ func (r *rig) opReceive(t *rapid.T) {
 		return
 	}
 	r.wantErr("receive from "+q.name, err, nil)
-	r.note("  %s max=%d owner=%v gave %s", q.name, o.Max, owner, bodies(got))
+	r.note("  %s max=%d owner=%v selector=%q gave %s", q.name, o.Max, owner, o.Selector.Text(), bodies(got))
 	r.received(q, &o, owner, got, r.now(), true, true)
 }
 
@@ -355,7 +357,7 @@ func (r *rig) opWait(t *rapid.T) {
 	o.Wait = rapid.SampledFrom([]time.Duration{250 * time.Millisecond, 3 * time.Second, 20 * time.Second}).Draw(t, "wait")
 	ctx, cancel := context.WithCancel(context.Background())
 	w := &mWaiter{q: q, o: o, owner: owner, started: r.now(), cancel: cancel, ended: make(chan struct{})}
-	r.note("  %s max=%d owner=%v wait=%v", q.name, o.Max, owner, o.Wait)
+	r.note("  %s max=%d owner=%v selector=%q wait=%v", q.name, o.Max, owner, o.Selector.Text(), o.Wait)
 	client, engine := r.n.client, r.n.engine
 	go func() {
 		defer close(w.ended)
@@ -395,8 +397,9 @@ func (r *rig) endWaits() {
 	}
 	now := r.now()
 	for _, w := range r.waiters {
-		if due := r.deliverable(w.q, now); len(due) > 0 {
-			r.failf("a receive of %d waits on %s though %s is there: %v", w.o.Max, w.q.name, due[0].body, w.q)
+		sel := selectorOf(&w.o)
+		if due := r.deliverable(w.q, sel, now); len(due) > 0 {
+			r.failf("a receive of %d with selector %q waits on %s though %s is there: %v", w.o.Max, w.o.Selector.Text(), w.q.name, due[0].body, w.q)
 		}
 	}
 }

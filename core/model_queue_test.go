@@ -61,6 +61,7 @@ type mMessage struct {
 	owner    *mOwner
 	leasedAt int64
 	received bool // memory or storage knows of a receive
+	picked   bool // a selector has taken it, maybe before others of its lane
 	state    core.MessageState
 	mark     core.MessageState // what is sure to be stored
 	receipts []core.Receipt    // all that were given, oldest first
@@ -201,26 +202,27 @@ func (q *mQueue) overflows() bool {
 }
 
 // deliverable lists what a receive must find at now.
-func (r *rig) deliverable(q *mQueue, now int64) []*mMessage {
+func (r *rig) deliverable(q *mQueue, sel *mSelector, now int64) []*mMessage {
 	var out []*mMessage
 	if q.overflows() {
 		return nil // any of them may be gone
 	}
 	for _, m := range q.msgs {
-		if m.seq == 0 || !m.mustBeReady(now) || m.expired(now) || r.exhausted(m, now) {
+		if !sel.selects(m) || m.seq == 0 || !m.mustBeReady(now) || m.expired(now) || r.exhausted(m, now) {
 			continue
 		}
-		if !q.fifo() || !r.heldBack(m, now) {
+		if !q.fifo() || !r.heldBack(m, now, sel) {
 			out = append(out, m)
 		}
 	}
 	return out
 }
 
-// heldBack tells whether a message of its group before m may still be hidden.
-func (r *rig) heldBack(m *mMessage, now int64) bool {
+// heldBack tells whether a message of its group before m may still be hidden, or is
+// not selected.
+func (r *rig) heldBack(m *mMessage, now int64, sel *mSelector) bool {
 	for _, n := range m.q.msgs {
-		if n.group == m.group && n.seq < m.seq && !n.mustBeReady(now) {
+		if n.group == m.group && n.seq < m.seq && (!n.mustBeReady(now) || !sel.selects(n)) {
 			return true
 		}
 	}

@@ -13,10 +13,11 @@ func (r *rig) received(q *mQueue, o *core.ReceiveOptions, owner *mOwner, got []c
 	if len(got) > o.Max {
 		r.failf("receive of %d from %s gave %d messages", o.Max, q.name, len(got))
 	}
-	due := r.deliverable(q, now)
+	sel := selectorOf(o)
+	due := r.deliverable(q, sel, now)
 	// A receive may stop where it would have to read on, as for what is due, and
 	// finds too late that one which came back has expired.
-	whole := alone && !q.cold && !r.p.paged && !slices.ContainsFunc(q.msgs, func(m *mMessage) bool {
+	whole := alone && sel == nil && !q.cold && !r.p.paged && !slices.ContainsFunc(q.msgs, func(m *mMessage) bool {
 		return m.mayBeReady(now) && (m.due != 0 || m.received && m.expired(now))
 	})
 	var given []*mMessage
@@ -29,6 +30,8 @@ func (r *rig) received(q *mQueue, o *core.ReceiveOptions, owner *mOwner, got []c
 		switch {
 		case slices.Contains(given, m):
 			r.failf("one receive from %s gave %s twice", q.name, m.body)
+		case !sel.selects(m):
+			r.failf("%s gave %s, which %s does not select", q.name, m.body, sel.text)
 		case m.expired(now):
 			r.failf("%s gave %s, which expired at %d, now is %d", q.name, m.body, m.expires, now)
 		case !m.mayBeReady(now):
@@ -39,7 +42,7 @@ func (r *rig) received(q *mQueue, o *core.ReceiveOptions, owner *mOwner, got []c
 			r.failf("%s gave %s before another of its group", q.name, m.body)
 		}
 		if inOrder {
-			r.checkOrder(q, m, given, now)
+			r.checkOrder(q, sel, m, given, now)
 		}
 		r.sameContent(m, &d.Stored)
 		given = append(given, m)
@@ -78,6 +81,7 @@ func (r *rig) lease(m *mMessage, o *core.ReceiveOptions, owner *mOwner, d *core.
 		r.failf("%s: redelivered=%v on receive %d", m.body, d.Redelivered, want.Receives)
 	}
 	m.state, m.received, m.owner, m.leasedAt = want, true, owner, now
+	m.picked = m.picked || o.Selector != nil
 	m.status, m.until = mLeased, want.VisibleAt
 	if owner == nil {
 		m.mark = want
@@ -93,13 +97,13 @@ func (r *rig) lease(m *mMessage, o *core.ReceiveOptions, owner *mOwner, d *core.
 }
 
 // checkOrder checks that m may be given next, after given.
-func (r *rig) checkOrder(q *mQueue, m *mMessage, given []*mMessage, now int64) {
+func (r *rig) checkOrder(q *mQueue, sel *mSelector, m *mMessage, given []*mMessage, now int64) {
 	if q.overflows() {
 		return // any of them may be gone
 	}
 	var ready []*mMessage
 	for _, n := range q.msgs {
-		if n != m && n.seq != 0 && n.mustBeReady(now) && !n.expired(now) && !r.exhausted(n, now) && !slices.Contains(given, n) && !n.blocked(given, now) {
+		if n != m && sel.selects(n) && n.seq != 0 && n.mustBeReady(now) && !n.expired(now) && !r.exhausted(n, now) && !slices.Contains(given, n) && !n.blocked(given, now) {
 			ready = append(ready, n)
 		}
 	}
@@ -107,17 +111,23 @@ func (r *rig) checkOrder(q *mQueue, m *mMessage, given []*mMessage, now int64) {
 		if n.lane() != m.lane() {
 			continue
 		}
+		// Of what is due, that which came back goes before the rest, by sequence;
+		// a selector, and any other lane, has one order for all.
+		mixed := sel != nil || m.due == 0
+		starves := q.starved(n.lane(), given, now) || sel != nil && n.state.Receives > 3
 		switch {
-		case !m.received && !n.received && n.before(m), m.received && n.received && n.seq < m.seq:
+		case !m.received && !n.received && n.before(m), m.received && n.received && n.older(m, sel) && !(sel != nil && starves):
 			r.failf("%s gave %s before %s of the same lane", q.name, m.body, n.body)
-		case !m.received && n.received && !q.starved(n.lane(), given, now):
+		case m.received && !n.received && mixed && n.before(m):
+			r.failf("%s gave %s, which came back, before %s, which lies before it: %v", q.name, m.body, n.body, q)
+		case !m.received && n.received && !starves && (!mixed || n.before(m)):
 			r.failf("%s gave %s, which is new, before %s, which came back: %v", q.name, m.body, n.body, q)
 		case q.fifo() && n.seq < m.seq:
 			r.failf("%s gave %s before %s of the same group", q.name, m.body, n.body)
 		}
 	}
 	if !q.lanes && q.cfg().Kind == core.KindStandard {
-		r.checkSteps(q, m, ready, given, now)
+		r.checkSteps(q, sel, m, ready, given, now)
 	}
 	if q.cfg().Kind == core.KindPriority && m.due == 0 {
 		for _, n := range ready {
@@ -160,10 +170,13 @@ func (m *mMessage) step() int {
 }
 
 // checkSteps checks m against what stands before it, other than in its lane.
-func (r *rig) checkSteps(q *mQueue, m *mMessage, ready, given []*mMessage, now int64) {
+func (r *rig) checkSteps(q *mQueue, sel *mSelector, m *mMessage, ready, given []*mMessage, now int64) {
 	for _, n := range ready {
 		if n.step() >= m.step() || n.lane() == m.lane() {
 			continue
+		}
+		if n.picked && n.due == 0 || sel != nil && n.state.Receives > 3 {
+			continue // others of its lane may go before it, and what is due before these
 		}
 		if n.received && !(m.received && m.state.Receives > 3) && q.starved(n.lane(), given, now) {
 			continue

@@ -164,7 +164,7 @@ func (r *moveRun) look() (source *queue, to string, s moveStep) {
 			case foundNone:
 				return nil
 			case foundPage:
-				if err := q.readMore(c.l); err != nil {
+				if err := q.readMore(&c); err != nil {
 					return err
 				}
 				continue
@@ -364,7 +364,7 @@ func (r *moveRun) takeLocked(q *queue, targets map[string]*moveTarget, keepExpir
 			q.leases.slab[p.index].status = leaseDeleting
 			picks = append(picks, p)
 		}
-		q.rotate(c.l, true)
+		q.rotate(&c, true)
 	}
 	return picks, marks, dead, MoveFailureNone
 }

@@ -140,7 +140,9 @@ func (q *queue) leaseToSession(i int32, o *Owner, now int64, p *pick) {
 	}
 	q.deferred = append(q.deferred, deferredMark{seq: le.seq, nonce: le.nonce, at: now})
 	if !le.marked {
-		le.lane.unmarked = append(le.lane.unmarked, le.seq)
+		// Those that a selector takes do not come in order.
+		i, _ := slices.BinarySearch(le.lane.unmarked, le.seq)
+		le.lane.unmarked = slices.Insert(le.lane.unmarked, i, le.seq)
 	}
 }
 

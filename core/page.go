@@ -31,7 +31,7 @@ func (q *queue) fetch(l *lane) error {
 		q.paged.Wait()
 		return nil
 	}
-	l.win.trim()
+	l.trim()
 	if l.spill != 0 {
 		return q.fetchReturned(l)
 	}

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -49,6 +50,12 @@ type queue struct {
 	attempts []*attempt // FIFO, oldest first
 
 	waiters waiterList
+	views   map[string]*view // by the text of their selectors, at most viewsMax
+	matches map[Seq][]*view  // live messages that selectors are known to select
+	judging int              // pages that views are reading
+	forgot  map[Seq]struct{} // deleted durably meanwhile: the pages may still show them
+	limited bool             // a receive with a selector has stopped at a limit
+	emptied int              // lanes that became empty while they were in the ring
 
 	timer   *time.Timer
 	timerAt int64 // core clock, milliseconds; 0: not armed
@@ -191,16 +198,32 @@ func (q *queue) laneAt(p Place, ls laneState, fresh bool) *lane {
 // giveBack makes a lease's message ready at its old place.
 func (q *queue) giveBack(le *lease) {
 	le.status = leaseReturned
+	defer q.offer(le)
 	if le.lane == nil {
-		q.due.returned.push(le.seq)
+		q.pushReturned(&q.due.returned, le.seq, q.due.back)
 		q.due.back++
 		return
 	}
-	le.lane.returned.push(le.seq)
+	q.pushReturned(&le.lane.returned, le.seq, le.lane.back)
 	le.lane.back++
 	if q.fifo() {
 		le.lane.unblock(le.seq)
 	}
+}
+
+// pushReturned pushes a message onto a heap of which n entries count. Others have
+// been taken by selectors, or settled: they go when they are most of it.
+func (q *queue) pushReturned(h *seqHeap, s Seq, n int) {
+	h.push(s)
+	const looseMax = 256
+	if len(*h) < looseMax+2*n {
+		return
+	}
+	slices.Sort(*h)
+	*h = slices.DeleteFunc(slices.Compact(*h), func(s Seq) bool {
+		_, le := q.leases.find(s)
+		return le == nil || le.status != leaseReturned
+	})
 }
 
 // resetLocked forgets all that is in memory about messages.
@@ -219,6 +242,7 @@ func (q *queue) clearLocked() {
 	q.due = &dueLane{win: window{budget: &q.engine.windowBytes}, due: q.state.DueCursor, seq: q.state.DueSeq, hot: q.state.Delayed > 0}
 	q.lanes, q.ring, q.sleeping, q.deferred, q.attempts = nil, nil, nil, nil, nil
 	q.ages = ages{}
+	q.resetViews()
 	q.full = false
 }
 
@@ -251,11 +275,15 @@ func (q *queue) durable(n uint64, sl *slot) {
 	if sl.qid != q.qid || q.gone {
 		return
 	}
+	old := q.durTail
 	if sl.tail > q.durTail {
 		q.durTail = sl.tail
 	}
 	for _, s := range sl.drops {
 		q.forgetLease(s)
+	}
+	if sl.published > 0 && len(q.views) > 0 {
+		q.show(sl, old)
 	}
 	if sl.dueMin != 0 {
 		q.due.durable(n)
@@ -284,6 +312,14 @@ func (q *queue) forgetLease(s Seq) {
 	if q.memory != nil {
 		q.dropKept(s)
 	}
+	delete(q.matches, s)
+	q.liftLimit()
+	if q.judging > 0 {
+		if q.forgot == nil {
+			q.forgot = make(map[Seq]struct{})
+		}
+		q.forgot[s] = struct{}{}
+	}
 	switch {
 	case l == nil && q.due.paging:
 		q.due.forgot = append(q.due.forgot, s)
@@ -310,6 +346,9 @@ func (q *queue) refresh(l *lane) {
 		l.inRing = true
 		q.ring = append(q.ring, l)
 	}
+	if q.fifo() {
+		q.showHead(l)
+	}
 }
 
 // ready tells whether a receive may find a message in l. It may err towards
@@ -331,7 +370,7 @@ func (q *queue) head(l *lane) (Seq, bool) {
 	if l.spill != 0 {
 		return l.spill, true
 	}
-	l.win.trim()
+	l.trim()
 	if l.win.len() > 0 {
 		s := l.win.front().seq
 		return s, s <= q.durTail

@@ -3,6 +3,8 @@ package core
 import (
 	"context"
 	"time"
+
+	"github.com/leasemq/broker/core/selector"
 )
 
 // pick is a message that a receive has chosen.
@@ -29,9 +31,10 @@ const (
 
 // candidate is the message that a receive would give next.
 type candidate struct {
-	l     *lane // nil: the delayed space
-	index int32 // of its lease, or -1
-	e     entry // when it has none
+	l     *lane     // nil: the delayed space
+	index int32     // of its lease, or -1
+	e     entry     // when it has none
+	vl    *viewLane // found by a selector
 }
 
 // Receive leases up to o.Max messages to the caller and appends them to out. It
@@ -89,7 +92,7 @@ func (q *queue) receiveOrWait(ctx context.Context, o *ReceiveOptions, out []Deli
 func (q *queue) receiveLater(ctx context.Context, o *ReceiveOptions, wait time.Duration, out []Delivery) ([]Delivery, error) {
 	timeout := time.NewTimer(wait)
 	defer timeout.Stop()
-	w := &waiter{ch: make(chan struct{}, 1), want: o.Max}
+	w := &waiter{ch: make(chan struct{}, 1), want: o.Max, sel: o.Selector}
 	woken := !q.park(w)
 	n := len(out)
 	for {
@@ -101,7 +104,7 @@ func (q *queue) receiveLater(ctx context.Context, o *ReceiveOptions, wait time.D
 				return out, err
 			}
 			if o.Alive != nil && !o.Alive() {
-				q.passOn()
+				q.passOn(w)
 				return out, context.Canceled
 			}
 		}
@@ -111,7 +114,7 @@ func (q *queue) receiveLater(ctx context.Context, o *ReceiveOptions, wait time.D
 		}
 		out, err = q.receive(o, again, out)
 		if err != nil {
-			q.passOn()
+			q.passOn(w)
 		}
 		if err != nil || len(out) > n || over {
 			return out, err
@@ -131,7 +134,7 @@ func (q *queue) await(ctx context.Context, w *waiter, timeout <-chan time.Time) 
 		return true, nil
 	case <-ctx.Done():
 		if q.leave(w) {
-			q.passOn()
+			q.passOn(w)
 		}
 		return true, ctx.Err()
 	case <-q.engine.failed:
@@ -139,7 +142,7 @@ func (q *queue) await(ctx context.Context, w *waiter, timeout <-chan time.Time) 
 		return true, q.engine.failure
 	case <-q.engine.draining:
 		if q.leave(w) {
-			q.passOn()
+			q.passOn(w)
 			w.woken = false
 		}
 		return true, nil
@@ -150,11 +153,29 @@ func (q *queue) await(ctx context.Context, w *waiter, timeout <-chan time.Time) 
 func (q *queue) park(w *waiter) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.gone || q.out || q.available() {
+	if q.gone || q.out {
 		return false
 	}
-	q.waiters.pushBack(w)
+	list, available := q.waitersOf(w.sel)
+	if list == nil || available {
+		return false
+	}
+	list.pushBack(w)
 	return true
+}
+
+// waitersOf returns where receives with a selector, or without for nil, are
+// parked, and whether there may be something for them. There is no list when the
+// view of the selector has been forgotten.
+func (q *queue) waitersOf(sel *selector.Selector) (list *waiterList, available bool) {
+	if sel == nil {
+		return &q.waiters, q.available()
+	}
+	v := q.views[sel.Text()]
+	if v == nil {
+		return nil, true
+	}
+	return &v.waiters, v.available()
 }
 
 // leave takes w out of the list and tells whether it had been woken.
@@ -164,15 +185,17 @@ func (q *queue) leave(w *waiter) bool {
 	if w.woken {
 		return true
 	}
-	q.waiters.remove(w)
+	w.list.remove(w)
 	return false
 }
 
 // passOn gives the token of a waiter that has gone to the next one.
-func (q *queue) passOn() {
+func (q *queue) passOn(w *waiter) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.wake(1)
+	if list, _ := q.waitersOf(w.sel); list != nil {
+		list.wake(1)
+	}
 }
 
 // available tells whether a receive may find something.
@@ -217,14 +240,14 @@ func (q *queue) receiveOnce(o *ReceiveOptions, w *waiter, out []Delivery) ([]Del
 		if o.Wait == 0 && q.inFlight >= InFlightMax && q.rec.Config.Kind == KindStandard && q.available() {
 			return out, false, ErrOverLimit
 		}
-		if w != nil {
-			q.waiters.parkAgain(w)
+		if list, _ := q.waitersOf(o.Selector); w != nil {
+			list.parkAgain(w)
 		}
 		return out, false, nil
 	}
 	commit, err := q.record(picks, o.Owner)
-	if err == nil && q.available() {
-		q.wake(1)
+	if list, available := q.waitersOf(o.Selector); err == nil && available {
+		list.wake(1)
 	}
 	q.mu.Unlock()
 	if err != nil {
@@ -249,10 +272,17 @@ func (q *queue) find(o *ReceiveOptions, dlq *queue, picks []pick) ([]pick, []Seq
 		if err := q.usableLocked(); err != nil {
 			return picks, nil, err
 		}
+		var v *view
+		if o.Selector != nil {
+			var err error
+			if v, err = q.viewOf(o.Selector); err != nil {
+				return picks, nil, err
+			}
+		}
 		if o.Owner != nil && !o.Owner.lock() {
 			return picks, nil, context.Canceled // the session has ended
 		}
-		picks, dead, need, page := q.choose(o, dlq, picks)
+		picks, dead, need, page := q.choose(o, v, dlq, picks)
 		if o.Owner != nil {
 			o.Owner.mu.Unlock()
 		}
@@ -260,8 +290,8 @@ func (q *queue) find(o *ReceiveOptions, dlq *queue, picks []pick) ([]pick, []Seq
 		if len(picks) > 0 || len(dead) > 0 || need != foundPage {
 			return picks, dead, nil
 		}
-		err := q.readMore(page)
-		if err == nil && page != nil {
+		err := q.readMore(&page)
+		if err == nil && v == nil && page.l != nil {
 			err = q.readAhead(o.Max)
 		}
 		if err != nil {
@@ -287,13 +317,16 @@ func (q *queue) blockGroups(picks []pick) {
 	}
 }
 
-// readMore reads what choose asked for: a page of a lane, or, for nil, of the
-// delayed space.
-func (q *queue) readMore(l *lane) error {
-	if l == nil {
+// readMore reads what choose asked for: what a view needs, a page of a lane or, if
+// there is none, of the delayed space.
+func (q *queue) readMore(c *candidate) error {
+	switch {
+	case c.vl != nil:
+		return q.readSelected(c)
+	case c.l == nil:
 		return q.fetchDue()
 	}
-	return q.fetch(l)
+	return q.fetch(c.l)
 }
 
 // readAhead brings the lanes next in turn into memory, as far as a receive of

@@ -131,6 +131,7 @@ func (e *Engine) settle(q *queue, settlements []Settlement, errs []error, async 
 	} else {
 		done = e.seq.commitOf(after)
 	}
+	q.liftLimit()
 	if done == nil || async == nil {
 		return errs, done, nil
 	}
@@ -357,10 +358,10 @@ func (q *queue) adopt(r *Receipt, l *lane, rec []byte, st MessageState, marked b
 		le.receives, le.failures, le.nonce = r.Receives, r.Receives, r.Nonce
 		le.firstReceived = q.engine.clock.now()
 		if l != nil {
-			l.win.punch(r.Ref.Seq)
-			l.recent.punch(r.Ref.Seq)
+			l.win.punch(viewPos{seq: r.Ref.Seq})
+			l.recent.punch(viewPos{seq: r.Ref.Seq})
 		} else {
-			q.due.win.punch(r.Ref.Seq)
+			q.due.win.punch(viewPos{due: r.Ref.Place.N, seq: r.Ref.Seq})
 			q.state.Delayed--
 		}
 	}

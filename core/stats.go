@@ -18,7 +18,7 @@ func (c *Client) Stats(_ context.Context, name string) (QueueStats, error) {
 		st = QueueStats{
 			Messages: q.state.Messages, Bytes: q.state.Bytes,
 			InFlight: int64(q.inFlight + q.hidden), Delayed: delayed,
-			OldestAt: q.state.OldestAt, Waiters: q.waiters.n,
+			OldestAt: q.state.OldestAt, Waiters: q.parked(),
 		}
 		st.Ready = max(st.Messages-st.InFlight-st.Delayed, 0)
 		return nil
@@ -84,13 +84,15 @@ func (q *queue) delayedNow() (int64, error) {
 	if q.fifo() {
 		return q.heldByDelay()
 	}
-	n := q.state.Delayed - int64(q.due.win.len())
+	n := q.state.Delayed - int64(q.due.win.len()-q.due.win.holes)
 	if !q.due.hot || n <= 0 {
 		return max(n, 0), nil
 	}
 	counted := 0
-	err := q.engine.store.Delayed(q.qid, q.due.due, q.due.seq, q.due.end(q.engine.clock.now()), func(uint64, Seq, []byte) bool {
-		counted++
+	err := q.engine.store.Delayed(q.qid, q.due.due, q.due.seq, q.due.end(q.engine.clock.now()), func(_ uint64, s Seq, _ []byte) bool {
+		if !q.known(s) {
+			counted++
+		}
 		return counted < delayedCountMax
 	})
 	return max(n-int64(counted), 0), err

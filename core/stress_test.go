@@ -13,6 +13,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/leasemq/broker/core"
+	"github.com/leasemq/broker/core/selector"
 )
 
 // stress is many goroutines on one queue: what is sent, and what of it is settled
@@ -22,6 +23,7 @@ type stress struct {
 	n    *node
 	name string
 	fifo bool
+	sels []*selector.Selector // receives have one of these, if there are any; together they select all
 	want int
 	ctx  context.Context // done when all that was sent has been deleted
 	done context.CancelFunc
@@ -36,7 +38,19 @@ type stress struct {
 // woken, and hand messages back. Each message is deleted once, those of a group in
 // order, and none waits for a wake-up that does not come: then the fake clock
 // would run on.
-func TestConcurrentUseLosesNothing(t *testing.T) {
+func TestConcurrentUseLosesNothing(t *testing.T) { concurrentUse(t) }
+
+// TestConcurrentSelectorsLoseNothing has all receivers use selectors: there is none
+// to take what one of them forgets.
+func TestConcurrentSelectorsLoseNothing(t *testing.T) {
+	concurrentUse(t, "JMSPriority < 3", "JMSPriority BETWEEN 3 AND 6", "JMSPriority > 6", "JMSTimestamp > 0")
+}
+
+func concurrentUse(t *testing.T, selectors ...string) {
+	var sels []*selector.Selector
+	for _, text := range selectors {
+		sels = append(sels, parse(t, text))
+	}
 	for name, kind := range map[string]core.QueueKind{"standard": core.KindStandard, "fifo": core.KindFIFO, "priority": core.KindPriority} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -49,7 +63,7 @@ func TestConcurrentUseLosesNothing(t *testing.T) {
 					t.Fatal(err)
 				}
 				s := &stress{
-					t: t, n: n, name: name, fifo: kind == core.KindFIFO, want: 4 * 100,
+					t: t, n: n, name: name, fifo: kind == core.KindFIFO, want: 4 * 100, sels: sels,
 					deleted: make(map[string]int), next: make(map[string]int),
 				}
 				s.ctx, s.done = context.WithCancel(t.Context())
@@ -66,7 +80,7 @@ func (s *stress) run() {
 		wg.Go(func() { s.send(i) })
 	}
 	for i := range 12 {
-		wg.Go(func() { s.receive(rand.New(rand.NewPCG(uint64(i), 1))) })
+		wg.Go(func() { s.receive(i, rand.New(rand.NewPCG(uint64(i), 1))) })
 	}
 	wg.Wait()
 	if took := time.Since(began); took > 10*time.Minute {
@@ -102,13 +116,16 @@ func (s *stress) send(group int) {
 }
 
 // receive takes messages until all are gone.
-func (s *stress) receive(rng *rand.Rand) {
+func (s *stress) receive(i int, rng *rand.Rand) {
 	for {
 		if s.ctx.Err() != nil {
 			return
 		}
 		ctx, cancel := context.WithCancel(s.ctx)
 		o := core.ReceiveOptions{Max: 1 + rng.IntN(4), Visibility: 30 * time.Second, Wait: time.Hour}
+		if len(s.sels) > 0 {
+			o.Selector = s.sels[i%len(s.sels)] // each is always waited for
+		}
 		var owner *core.Owner
 		switch rng.IntN(4) {
 		case 0: // it gives up while it may be woken

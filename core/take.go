@@ -6,6 +6,8 @@ import "math/rand/v2"
 func (q *queue) take(c *candidate) {
 	q.dueTook = c.l == nil
 	switch {
+	case c.vl != nil && !q.fifo():
+		q.takeSelected(c)
 	case c.index >= 0 && c.l != nil:
 		c.l.returned.pop()
 		c.l.back--

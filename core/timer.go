@@ -91,6 +91,7 @@ func (q *queue) returnLease(i int32) {
 		if q.fifo() {
 			l.unblock(le.seq)
 		}
+		q.leftToStorage(le)
 		q.leases.remove(i)
 	} else {
 		q.giveBack(le)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/leasemq/broker/core"
+	"github.com/leasemq/broker/core/selector"
 )
 
 // commands are the verbs of a transcript. They are quiet when there is nothing
@@ -125,6 +126,9 @@ func (c *call) messages(bodies []string) []core.Message {
 	pad := c.number("pad", 0)
 	if pad > 0 {
 		m.Attributes = []core.Attribute{{Name: "pad", Type: "Binary", Value: make([]byte, pad)}}
+	}
+	if v, ok := c.take("color"); ok {
+		m.Attributes = append(m.Attributes, core.Attribute{Name: "color", Value: []byte(v)})
 	}
 	var out []core.Message
 	for _, b := range bodies {
@@ -251,6 +255,12 @@ func receive(c *call) string {
 		Visibility: c.duration("visibility", -1), Wait: c.duration("wait", 0),
 	}
 	o.AttemptID, _ = c.take("attempt")
+	if text, ok := c.take("selector"); ok {
+		var err error
+		if o.Selector, err = selector.Parse(strings.ReplaceAll(text, "~", " ")); err != nil {
+			c.misuse("%v", err)
+		}
+	}
 	if name, ok := c.take("owner"); ok {
 		o.Owner = c.s.owner(name)
 	}

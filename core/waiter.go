@@ -1,21 +1,26 @@
 package core
 
+import "github.com/leasemq/broker/core/selector"
+
 // waiter is one parked receive. Everything but ch is guarded by the queue.
 type waiter struct {
 	ch         chan struct{} // one token: look again
 	want       int           // messages that it takes at most
-	woken      bool          // the token has been sent: the waiter is out of the list
+	sel        *selector.Selector
+	woken      bool        // the token has been sent: the waiter is out of the list
+	list       *waiterList // the one that it is or was in
 	prev, next *waiter
 }
 
-// waiterList is a queue's parked receives, oldest first.
+// waiterList is a queue's parked receives, oldest first: those without a selector,
+// or those with one and the same.
 type waiterList struct {
 	first, last *waiter
 	n           int
 }
 
 func (w *waiterList) pushBack(x *waiter) {
-	x.prev, x.next, x.woken = w.last, nil, false
+	x.list, x.prev, x.next, x.woken = w, w.last, nil, false
 	if w.last != nil {
 		w.last.next = x
 	} else {
@@ -32,7 +37,7 @@ func (w *waiterList) parkAgain(x *waiter) {
 		w.pushBack(x)
 		return
 	}
-	x.prev, x.next, x.woken = nil, w.first, false
+	x.list, x.prev, x.next, x.woken = w, nil, w.first, false
 	if w.first != nil {
 		w.first.prev = x
 	} else {
@@ -58,19 +63,28 @@ func (w *waiterList) remove(x *waiter) {
 }
 
 // wake gives tokens to the oldest waiters, enough of them to take n messages.
-func (q *queue) wake(n int) {
-	for n > 0 && q.waiters.first != nil {
-		w := q.waiters.first
-		q.waiters.remove(w)
-		w.woken = true
-		w.ch <- struct{}{}
-		n -= w.want
+func (w *waiterList) wake(n int) {
+	for n > 0 && w.first != nil {
+		x := w.first
+		w.remove(x)
+		x.woken = true
+		x.ch <- struct{}{}
+		n -= x.want
 	}
 }
+
+// wake gives tokens to waiters that take any message. Those with selectors are
+// woken where a message becomes ready that they select.
+func (q *queue) wake(n int) { q.waiters.wake(n) }
 
 // wakeAll makes every waiter look again: the queue is gone, or the node drains.
 func (q *queue) wakeAll() {
 	for q.waiters.first != nil {
 		q.wake(1 << 30)
+	}
+	for _, v := range q.views {
+		for v.waiters.first != nil {
+			v.waiters.wake(1 << 30)
+		}
 	}
 }

@@ -46,9 +46,9 @@ func Bool(b bool) Value {
 	return Value{kind: kindBool}
 }
 
-// Number returns the number that s spells in decimal, unknown if it spells none.
-func Number(s string) Value {
-	v, _ := parseNumber(s)
+// Number returns the number that b spells in decimal, unknown if it spells none.
+func Number(b []byte) Value {
+	v, _ := parseNumber(Bytes(b).text)
 	return v
 }
 
