@@ -23,13 +23,13 @@ import (
 func newBenchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure the core, this broker, or any SQS server",
+		Short: "Measure the core, this broker, or any SQS or STOMP server",
 		Long: "Each run checks that every message came through once, whole, and for FIFO in order.\n" +
 			"It ends with exit code 1 if one did not.",
 		Args: onlyCommands,
 		RunE: action(needSubcommand),
 	}
-	cmd.AddCommand(newBenchCoreCommand(), newBenchSQSCommand(), newBenchCannedCommand())
+	cmd.AddCommand(newBenchCoreCommand(), newBenchSQSCommand(), newBenchSTOMPCommand(), newBenchCannedCommand())
 	return cmd
 }
 

@@ -208,6 +208,8 @@ func TestBenchTellsWhatIsWrongWithItsFlags(t *testing.T) {
 		{"sqs", "--access-key", "a/b", "--secret-key", "a"},
 		{"sqs", "--backlog"},
 		{"sqs", "--hold", "1", "--count", "1"},
+		{"stomp", "--target", "127.0.0.1"},
+		{"stomp", "--window", "0"},
 		{"core", "--sync", "sometimes"},
 		{"core", "--mode", "backlog", "--memory"},
 		{"core", "--queues", "0"},

@@ -36,6 +36,17 @@ func (f *Flow) Reserve(n int) bool {
 	return true
 }
 
+// TryReserve is Reserve without the wait: it answers false where that would wait.
+func (f *Flow) TryReserve(n int) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.stopped || f.limit > 0 && f.outstanding > 0 && f.outstanding+n > f.limit {
+		return false
+	}
+	f.outstanding += n
+	return true
+}
+
 // Sent tells that n reserved messages are on their way.
 func (f *Flow) Sent(n int) {
 	f.mu.Lock()

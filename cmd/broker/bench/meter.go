@@ -62,6 +62,14 @@ func (m *Meter) Record(n int, took time.Duration) {
 	}
 }
 
+// Count books n messages whose latency nobody knows.
+func (m *Meter) Count(n int) {
+	m.messages.Add(int64(n))
+	if m.phase.measuring() {
+		m.measured += int64(n)
+	}
+}
+
 // RecordLatency books a latency alone.
 func (m *Meter) RecordLatency(took time.Duration) {
 	if m.phase.measuring() {

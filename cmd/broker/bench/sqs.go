@@ -79,24 +79,20 @@ func (o *SQSOptions) check() error {
 
 // sqsRun is one run under way.
 type sqsRun struct {
-	o        SQSOptions
-	addr     string
-	host     string
-	path     string
-	bodies   *Bodies
-	queues   []string // URLs
-	flows    []*Flow
-	tracker  *Tracker
-	phase    Phase
-	began    time.Time
-	stopping atomic.Bool  // senders
-	drained  atomic.Bool  // receivers
-	load     Cost         // of sending the backlog
-	held     atomic.Int64 // messages towards Hold
-	send     []*Meter
-	receive  []*Meter
-	del      []*Meter
-	passage  []*Meter // from due to received
+	course
+	o       SQSOptions
+	addr    string
+	host    string
+	path    string
+	bodies  *Bodies
+	queues  []string // URLs
+	flows   []*Flow
+	load    Cost         // of sending the backlog
+	held    atomic.Int64 // messages towards Hold
+	send    []*Meter
+	receive []*Meter
+	del     []*Meter
+	passage []*Meter // from due to received
 }
 
 // RunSQS makes its queues, drives them, drains them and deletes them. What went
@@ -140,7 +136,10 @@ func newSQSRun(o SQSOptions) (*sqsRun, error) {
 	if o.FIFO {
 		groups = o.Groups
 	}
-	r.tracker = NewTracker(o.Senders, groups)
+	r.course = course{
+		warmup: o.Warmup, duration: o.Duration, count: o.Count, patience: o.Drain, serverPID: o.ServerPID, progress: o.Progress,
+		tracker: NewTracker(o.Senders, groups),
+	}
 	ahead := o.Ahead
 	if o.Rate > 0 || o.Receivers == 0 || o.Backlog {
 		ahead = 0 // an open loop waits for nobody
@@ -168,11 +167,7 @@ func (r *sqsRun) drive(ctx context.Context) (Cost, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var senders, receivers sync.WaitGroup
-	resetPeak()
-	r.began = time.Now()
-	if r.o.Count > 0 {
-		r.phase.set(phaseMeasure)
-	}
+	r.begin()
 	idle := make([]*sqsReceiver, r.o.Receivers)
 	startReceivers := func() {
 		for i := range idle {
@@ -192,10 +187,14 @@ func (r *sqsRun) drive(ctx context.Context) (Cost, error) {
 	for i := range r.o.Senders {
 		senders.Go(func() { (&sqsSender{run: r, index: i}).work(ctx) })
 	}
-	stopProgress := r.showProgress(ctx)
+	shown := r.del
+	if r.o.Receivers == 0 {
+		shown = r.send
+	}
+	stopProgress := r.showProgress(ctx, shown)
 	defer stopProgress()
 
-	cost, err := r.measure(ctx, &senders)
+	cost, err := r.measure(ctx, &senders, func() int64 { return sumMessages(r.send) + sumMessages(r.del) })
 	r.stopping.Store(true)
 	if err != nil {
 		cancel()
@@ -209,7 +208,7 @@ func (r *sqsRun) drive(ctx context.Context) (Cost, error) {
 		r.load, cost = cost, startCost(r.o.ServerPID)
 		startReceivers()
 	}
-	if err == nil {
+	if err == nil && !r.o.Canned && r.o.Receivers > 0 {
 		r.drain(ctx)
 	}
 	if r.o.Count > 0 && !r.o.Backlog {
@@ -228,86 +227,8 @@ func (r *sqsRun) drive(ctx context.Context) (Cost, error) {
 	return cost, err
 }
 
-// measure waits for the measured time to pass or, with a count, for the senders
-// to end.
-func (r *sqsRun) measure(ctx context.Context, senders *sync.WaitGroup) (Cost, error) {
-	if r.o.Count > 0 {
-		cost := startCost(r.o.ServerPID)
-		return cost, waitProgress(ctx, senders, func() int64 { return sumMessages(r.send) + sumMessages(r.del) })
-	}
-	if err := pause(ctx, r.o.Warmup); err != nil {
-		return Cost{}, err
-	}
-	r.phase.set(phaseMeasure)
-	cost := startCost(r.o.ServerPID)
-	err := pause(ctx, r.o.Duration)
-	r.phase.set(phaseDrain)
-	cost.end(r.o.ServerPID)
-	return cost, err
-}
-
-// errStalled ends a run in which nothing moves any more.
-var errStalled = errors.New("run has stalled")
-
-// waitProgress waits for the workers to end, as long as progress rises.
-func waitProgress(ctx context.Context, workers *sync.WaitGroup, progress func() int64) error {
-	ended := make(chan struct{})
-	go func() { workers.Wait(); close(ended) }()
-	check := time.NewTicker(stallTimeout)
-	defer check.Stop()
-	last := int64(-1)
-	for {
-		select {
-		case <-ended:
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-check.C:
-			now := progress()
-			if now == last {
-				return fmt.Errorf("no message for %v: %w", stallTimeout, errStalled)
-			}
-			last = now
-		}
-	}
-}
-
-// drain waits for what was sent to arrive.
-func (r *sqsRun) drain(ctx context.Context) {
-	if r.o.Canned || r.o.Receivers == 0 {
-		return
-	}
-	limit := time.Now().Add(r.o.Drain)
-	for !r.tracker.Complete() && time.Now().Before(limit) {
-		if pause(ctx, drainPoll) != nil {
-			return
-		}
-	}
-}
-
-// showProgress tells Progress how far the run is, until stopped.
-func (r *sqsRun) showProgress(ctx context.Context) (stop func()) {
-	if r.o.Progress == nil {
-		return func() {}
-	}
-	meters := r.del
-	if r.o.Receivers == 0 {
-		meters = r.send
-	}
-	return every(ctx, progressInterval, func() {
-		done := sumMessages(meters)
-		r.o.Progress(done, projected(done, r.o.Count, time.Since(r.began), r.o.Warmup+r.o.Duration))
-	})
-}
-
 func (r *sqsRun) result(cost Cost) *Result {
-	mem := SelfMemory()
-	res := &Result{Kind: "sqs", Options: r.o, Machine: ThisMachine(), Seconds: cost.elapsed.Seconds(), Memory: &mem}
-	if r.o.ServerPID > 0 {
-		if server, err := ProcessMemory(r.o.ServerPID); err == nil {
-			res.ServerMemory = &server
-		}
-	}
+	res := r.course.result("sqs", r.o, cost)
 	if r.o.Canned {
 		res.Kind = "sqs canned"
 	}
@@ -329,9 +250,7 @@ func (r *sqsRun) result(cost Cost) *Result {
 			res.Passage = &passage
 		}
 	}
-	last := res.Steps[len(res.Steps)-1]
-	res.Messages, res.PerSecond = last.Messages, last.PerSecond
-	res.Cost = cost.perMessage(last.Messages)
+	res.sum(cost)
 	res.Errors = sumErrors(r.send, r.receive, r.del)
 	return res
 }

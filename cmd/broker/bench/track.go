@@ -85,6 +85,9 @@ func (t *Tracker) Received(st Stamp) {
 	s.newest[g] = max(s.newest[g], st.Counter)
 }
 
+// Disordered books an arrival behind a later one, which the caller has noticed.
+func (t *Tracker) Disordered() { t.disorder.Add(1) }
+
 // Foreign books the arrival of a body that is not of this run, or damaged.
 func (t *Tracker) Foreign() { t.foreign.Add(1) }
 
