@@ -15,14 +15,14 @@ func AppendHeader[T string | []byte](b []byte, v Version, name string, value T) 
 	if v == V10 && strings.ContainsAny(name, ":\n\r\x00") {
 		return b
 	}
-	b = appendEscaped(b, v, name)
+	b = AppendValue(b, v, name)
 	b = append(b, ':')
-	b = appendEscaped(b, v, value)
+	b = AppendValue(b, v, value)
 	return append(b, '\n')
 }
 
-// appendEscaped appends s with the escapes of v.
-func appendEscaped[T string | []byte](b []byte, v Version, s T) []byte {
+// AppendValue appends s, which is part of a header, with the escapes of v.
+func AppendValue[T string | []byte](b []byte, v Version, s T) []byte {
 	from := 0
 	for i := range len(s) {
 		var with string
