@@ -67,6 +67,9 @@ func (s *Server) newConn(ctx context.Context, socket net.Conn) *conn {
 		server: s, client: s.client, socket: socket, wrote: make(chan struct{}), chunk: outChunk,
 		subs: make(map[string]*subscription), byNumber: make(map[uint64]*subscription), txs: make(map[string]*transaction),
 	}
+	if _, ok := socket.(*wsSocket); ok {
+		c.chunk = wholeBatches
+	}
 	c.ctx, c.cancel = context.WithCancel(ctx)
 	c.room.L = &c.mu
 	c.out.wake = make(chan struct{}, 1)

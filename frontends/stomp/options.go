@@ -21,6 +21,10 @@ type Options struct {
 	HeaderBytesMax int // of a frame; 64 KiB
 	HeadersMax     int // of a frame; 128
 
+	// Origins lists the hosts whose pages may connect over WebSocket, such as
+	// "*.example.org" or "app.example.org:8080", besides the broker's own host.
+	Origins []string
+
 	MaxConnections int // a listener; 10,000
 	MaxPerAddress  int // connections from one IP address; no limit
 

@@ -61,7 +61,12 @@ func (r *Reader) SetLimits(l Limits) { r.limits = l }
 
 // Buffered returns how many bytes have been read and not yet used: 0 says that
 // the next Read has to wait for the peer.
-func (r *Reader) Buffered() int { return r.end - r.start }
+func (r *Reader) Buffered() int {
+	if r.lines == 0 && r.block == 0 {
+		r.skip()
+	}
+	return r.end - r.start
+}
 
 // Read returns the next frame. Heart-beats are skipped. The error is io.EOF if
 // the stream ends between frames, io.ErrUnexpectedEOF if it ends within one, wraps
