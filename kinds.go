@@ -10,6 +10,7 @@ import (
 	"github.com/leasemq/broker/configs"
 	"github.com/leasemq/broker/core"
 	"github.com/leasemq/broker/frontends/sqs"
+	"github.com/leasemq/broker/frontends/stomp"
 )
 
 // Kind is a kind of frontend that a node can run.
@@ -61,7 +62,7 @@ func openSQS(h Host) ([]Listener, error) {
 		URLBase:       c.URLBase,
 		RelaxedLimits: c.Limits == "relaxed",
 		AutoCreate:    c.AutoCreate || h.Config.Dev,
-		NewQueue:      newQueue(h.Config),
+		NewQueue:      newQueue(h.Config, sqs.DefaultNewQueue),
 		Logger:        h.Logger,
 		Observe:       requests.observe,
 
@@ -90,6 +91,41 @@ func withTLS(plain Listener, address string) []Listener {
 
 // tlsSuffix ends the name of a listener that speaks TLS.
 const tlsSuffix = "_tls"
+
+// STOMP is the frontend that speaks STOMP, over TCP and over WebSocket.
+func STOMP() Kind {
+	return Kind{Name: "stomp", Open: openSTOMP}
+}
+
+func openSTOMP(h Host) ([]Listener, error) {
+	c := h.Config.STOMP
+	o := stomp.Options{
+		NoAutoCreate:     !c.AutoCreate && !h.Config.Dev,
+		NewQueue:         newQueue(h.Config, stomp.DefaultNewQueue),
+		Origins:          c.WSOrigins,
+		BodyBytesMax:     int(c.MaxBody),
+		MaxConnections:   c.MaxConnections,
+		HeartBeatMin:     c.HeartBeatMin,
+		Hold:             c.Hold,
+		Prefetch:         c.Prefetch,
+		PrefetchBytes:    c.PrefetchSize,
+		NackToDeadLetter: c.Nack == "dead-letter",
+		Logger:           h.Logger,
+	}
+	if o.Hold == 0 {
+		o.Hold = -1 // for ever
+	}
+	server, err := stomp.New(h.Engine, o)
+	if err != nil {
+		return nil, err
+	}
+	listeners := withTLS(Listener{Name: server.Name(), Address: c.Listen, Serve: server.Serve}, c.TLSListen)
+	web := withTLS(Listener{Name: server.Name() + "_ws", Address: c.WSListen, Serve: server.ServeWebSocket}, c.WSTLSListen)
+	if c.WSListen == "" {
+		web = web[1:]
+	}
+	return append(listeners, web...), nil
+}
 
 func accessKeys(c configs.SQS) []sqs.AccessKey {
 	var keys []sqs.AccessKey

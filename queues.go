@@ -110,9 +110,9 @@ func (n *Node) createQueue(ctx context.Context, q configs.Queue) error {
 	return nil
 }
 
-// newQueue returns what queues get that are created when they are first used;
-// nil if c says nothing of them.
-func newQueue(c configs.Config) func(name string) core.QueueConfig {
+// newQueue returns what queues get that are created when they are first used, on
+// top of what a frontend gives them; nil if c says nothing of them.
+func newQueue(c configs.Config, base func(name string) core.QueueConfig) func(name string) core.QueueConfig {
 	template := c.AutoCreateQueue
 	if template == nil {
 		return nil
@@ -120,7 +120,7 @@ func newQueue(c configs.Config) func(name string) core.QueueConfig {
 	return func(name string) core.QueueConfig {
 		q := *template
 		q.Name = name
-		cfg := sqs.DefaultNewQueue(name)
+		cfg := base(name)
 		if !q.IsFIFO() {
 			q.ContentDedup, q.DedupScope = nil, ""
 			q.SQSAttributes = maps.Clone(q.SQSAttributes)

@@ -70,7 +70,8 @@ func get(t *testing.T, url string) (int, string) {
 
 func TestEveryListenerIsUpWhenRunReturns(t *testing.T) {
 	node := run(t)
-	for _, name := range []string{"sqs", "admin"} {
+	names := []string{"sqs", "stomp", "stomp_ws", "admin"}
+	for _, name := range names {
 		c, err := net.Dial("tcp", node.Addr(name))
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -78,13 +79,13 @@ func TestEveryListenerIsUpWhenRunReturns(t *testing.T) {
 		}
 		c.Close()
 	}
-	if addrs := node.Addrs(); len(addrs) != 2 {
-		t.Errorf("listeners are %v, want sqs and admin", addrs)
+	if addrs := node.Addrs(); len(addrs) != len(names) {
+		t.Errorf("listeners are %v, want %v", addrs, names)
 	}
 	if status, body := get(t, "http://"+node.Addr("admin")+"/readyz"); status != 200 {
 		t.Errorf("/readyz answers %d %s", status, body)
 	}
-	if node.Addr("stomp") != "" {
+	if node.Addr("mqtt") != "" {
 		t.Error("a listener that was not started has an address")
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,10 +14,20 @@ import (
 
 // Bounds of settings.
 const (
-	SyncIntervalMin  = time.Millisecond
-	SyncIntervalMax  = 10 * time.Second
-	DrainTimeoutMax  = 4 * time.Second // frontends take no longer
-	MetricQueuesMax  = 10_000
+	SyncIntervalMin = time.Millisecond
+	SyncIntervalMax = 10 * time.Second
+	DrainTimeoutMax = 4 * time.Second // frontends take no longer
+	MetricQueuesMax = 10_000
+
+	HeartBeatMinMin      = 100 * time.Millisecond
+	HeartBeatMinMax      = time.Hour
+	StompBodyMin         = 1 << 10
+	StompBodyMax         = 16 << 20
+	StompConnectionsMax  = 1_000_000
+	StompPrefetchMax     = 120_000
+	StompPrefetchSizeMax = 1 << 40
+	StompHoldMax         = 30 * 24 * time.Hour
+
 	accountDigits    = 12
 	regionBytesMax   = 64
 	hostnameBytesMax = 253
@@ -39,6 +50,7 @@ func (c Config) check(kinds []string, origins map[string]string) error {
 	k.tls(c.TLS)
 	k.listeners(c, kinds)
 	k.sqs(c.SQS)
+	k.stomp(c.STOMP)
 	k.limits(c)
 	k.queues(c)
 	return errors.Join(k.errs...)
@@ -153,6 +165,7 @@ func (k *checker) listeners(c Config, kinds []string) {
 type listener struct {
 	key, addr string
 	tls       bool
+	optional  bool   // as those that speak TLS are
 	guarded   bool   // its clients prove who they are
 	remedy    string // what else would guard it
 }
@@ -169,7 +182,17 @@ func (c Config) listeners(kinds []string) []listener {
 			listener{key: "sqs.tls_listen", addr: c.SQS.TLSListen, tls: true, guarded: keys || c.TLS.ClientCAFile != "", remedy: "; or set sqs.access_keys or tls.client_ca_file"},
 		)
 	}
-	return slices.DeleteFunc(list, func(l listener) bool { return l.tls && l.addr == "" })
+	if slices.Contains(c.Enabled(kinds), "stomp") {
+		const leave = "; or leave stomp out of frontends"
+		certs := c.TLS.ClientCAFile != ""
+		list = append(list,
+			listener{key: "stomp.listen", addr: c.STOMP.Listen, remedy: leave},
+			listener{key: "stomp.tls_listen", addr: c.STOMP.TLSListen, tls: true, guarded: certs, remedy: "; or set tls.client_ca_file"},
+			listener{key: "stomp.ws_listen", addr: c.STOMP.WSListen, optional: true, remedy: leave},
+			listener{key: "stomp.ws_tls_listen", addr: c.STOMP.WSTLSListen, tls: true, guarded: certs, remedy: "; or set tls.client_ca_file"},
+		)
+	}
+	return slices.DeleteFunc(list, func(l listener) bool { return (l.tls || l.optional) && l.addr == "" })
 }
 
 func (k *checker) tls(t TLS) {
@@ -204,6 +227,20 @@ func (k *checker) sqs(s SQS) {
 	}
 }
 
+func (k *checker) stomp(s STOMP) {
+	between(k, "stomp.heart_beat_min", s.HeartBeatMin, HeartBeatMinMin, HeartBeatMinMax)
+	between(k, "stomp.max_body", s.MaxBody, StompBodyMin, StompBodyMax)
+	between(k, "stomp.max_connections", s.MaxConnections, 1, StompConnectionsMax)
+	between(k, "stomp.prefetch", s.Prefetch, 1, StompPrefetchMax)
+	between(k, "stomp.prefetch_size", s.PrefetchSize, 1, StompPrefetchSizeMax)
+	between(k, "stomp.hold", s.Hold, 0, StompHoldMax)
+	for _, o := range s.WSOrigins {
+		if _, err := path.Match(o, ""); err != nil || strings.Contains(o, "/") {
+			k.fail("stomp.ws_origins", "%q is not a host such as *.example.org or localhost:8080", o)
+		}
+	}
+}
+
 func (k *checker) limits(c Config) {
 	if c.Node.Data == "" && !c.Node.Memory {
 		k.fail("node.data", "no directory; name one, or set node.memory")
@@ -220,7 +257,7 @@ func (k *checker) limits(c Config) {
 	}
 }
 
-func between[T int | time.Duration](k *checker, key string, v, lowest, highest T) {
+func between[T int | int64 | time.Duration](k *checker, key string, v, lowest, highest T) {
 	if v < lowest || v > highest {
 		k.fail(key, "%s is not between %s and %s", spell(v), spell(lowest), spell(highest))
 	}

@@ -30,6 +30,7 @@ type Config struct {
 	Storage   Storage  `yaml:"storage"`
 	TLS       TLS      `yaml:"tls"`
 	SQS       SQS      `yaml:"sqs"`
+	STOMP     STOMP    `yaml:"stomp"`
 	Admin     Admin    `yaml:"admin"`
 	Log       Log      `yaml:"log"`
 	Drain     Drain    `yaml:"drain"`
@@ -74,6 +75,24 @@ type SQS struct {
 	SigningRegion string      `yaml:"signing_region" doc:"Region that requests must be signed for. Empty: any."`
 }
 
+// STOMP configures the STOMP frontend.
+type STOMP struct {
+	Listen      string   `yaml:"listen" doc:"Address of the STOMP listener, written like sqs.listen."`
+	WSListen    string   `yaml:"ws_listen" doc:"Address of the listener for STOMP over WebSocket, at /ws and /stomp. Empty: none."`
+	TLSListen   string   `yaml:"tls_listen" doc:"Address of a STOMP listener that speaks TLS, such as :61614, written like sqs.listen; needs tls.cert_file. Empty: none."`
+	WSTLSListen string   `yaml:"ws_tls_listen" doc:"The same for WebSocket. Empty: none."`
+	WSOrigins   []string `yaml:"ws_origins" doc:"Hosts whose pages may connect over WebSocket besides the broker's own host, such as *.example.org."`
+	AutoCreate  bool     `yaml:"auto_create" doc:"Create a missing queue when it is first sent or subscribed to."`
+
+	HeartBeatMin   time.Duration `yaml:"heart_beat_min" doc:"Shortest heart-beat that is agreed to; 100ms to 1h."`
+	MaxBody        int64         `yaml:"max_body" unit:"bytes" doc:"Largest body of a frame; 1KiB to 16MiB."`
+	MaxConnections int           `yaml:"max_connections" doc:"Most connections of a listener."`
+	Prefetch       int           `yaml:"prefetch" doc:"Messages that a subscription may have unacknowledged unless it asks otherwise; 1 to 120000."`
+	PrefetchSize   int64         `yaml:"prefetch_size" unit:"bytes" doc:"Bytes that a subscription may have unacknowledged unless it asks otherwise; at least one message is sent."`
+	Hold           time.Duration `yaml:"hold" doc:"How long a client may sit on a message before its connection is closed. 0: for ever."`
+	Nack           string        `yaml:"nack" oneof:"requeue|dead-letter" doc:"What NACK does unless its header requeue says otherwise: requeue delivers again by the policy of the queue, dead-letter rejects for good."`
+}
+
 // Admin configures the admin listener: health, metrics and the REST API.
 type Admin struct {
 	Listen       string `yaml:"listen" doc:"Address of the admin listener, written like sqs.listen."`
@@ -105,6 +124,18 @@ func Default() Config {
 			Limits:  "strict",
 
 			SessionTokens: "accept",
+		},
+		STOMP: STOMP{
+			Listen:         ":61613",
+			WSListen:       ":15674",
+			AutoCreate:     true,
+			HeartBeatMin:   time.Second,
+			MaxBody:        4 << 20,
+			MaxConnections: 10_000,
+			Prefetch:       1000,
+			PrefetchSize:   4 << 20,
+			Hold:           30 * time.Minute,
+			Nack:           "requeue",
 		},
 		Admin: Admin{Listen: ":9325", MetricQueues: 200},
 		Log:   Log{Level: "info", Format: "text"},

@@ -26,6 +26,8 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			// Under -race a process sleeps for a second before it ends.
 			env.Setenv("GORACE", "atexit_sleep_ms=0")
+			env.Setenv("BROKER_STOMP_LISTEN", ":0") // scripts run side by side
+			env.Setenv("BROKER_STOMP_WS_LISTEN", ":0")
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){

@@ -76,7 +76,7 @@ func serve(ctx context.Context, cfg configs.Config, again func() (*configs.Loade
 		}
 	}
 	greet(stderr, cfg, node)
-	log.Info("ready", "version", b.Version, "kept", kept(cfg), "sqs", node.Addr("sqs"), "admin", node.Addr("admin"))
+	log.Info("ready", "version", b.Version, "kept", kept(cfg), "sqs", node.Addr("sqs"), "stomp", node.Addr("stomp"), "stomp_ws", node.Addr("stomp_ws"), "admin", node.Addr("admin"))
 	context.AfterFunc(ctx, func() { log.Info("draining; a second signal ends the process at once") })
 	stopped := make(chan struct{})
 	reloaded := make(chan struct{})
@@ -195,6 +195,13 @@ func greet(w io.Writer, cfg configs.Config, node *broker.Node) {
          aws --endpoint-url http://%[2]s sqs send-message --queue-url %[3]s --message-body hello
          aws --endpoint-url http://%[2]s sqs receive-message --queue-url %[3]s
 `, region, addr, url, id, secret)
+	}
+	if addr := reachable(node.Addr("stomp")); addr != "" {
+		fmt.Fprintf(w, "  STOMP  %s", addr)
+		if ws := reachable(node.Addr("stomp_ws")); ws != "" {
+			fmt.Fprintf(w, "  ws://%s/ws", ws)
+		}
+		fmt.Fprintln(w)
 	}
 	fmt.Fprintf(w, "  Admin  http://%[1]s/metrics  http://%[1]s/readyz?verbose  http://%[1]s/api/v1/queues\n\n", reachable(node.Addr("admin")))
 }

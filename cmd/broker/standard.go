@@ -7,5 +7,6 @@ import "github.com/leasemq/broker"
 func standard() []broker.Kind {
 	return []broker.Kind{
 		broker.SQS(),
+		broker.STOMP(),
 	}
 }

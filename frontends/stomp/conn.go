@@ -44,7 +44,6 @@ type conn struct {
 	silence  time.Duration // longest without a byte of the client; 0: any
 	places   map[string]destination
 	attrs    []core.Attribute
-	numbers  []byte
 
 	beating bool // the writer's own
 

@@ -8,17 +8,9 @@ import (
 	"github.com/leasemq/broker/core"
 )
 
-// placeKind is what a destination names.
-type placeKind uint8
-
-const (
-	placeQueue placeKind = iota
-)
-
 // destination is one that was read. It is kept for the frames that name it again.
 type destination struct {
 	text   string // as the client wrote it
-	kind   placeKind
 	queue  string // name in the core
 	create bool   // the queue is created when it is not there
 }

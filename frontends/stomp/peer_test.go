@@ -191,6 +191,17 @@ func TestDeafSubscriberHoldsLittle(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer other.HangUp()
+	// Once the server has found out, all comes in order.
+	for {
+		st, err := client.Stats(t.Context(), "q")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st.InFlight == 0 {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
 	if m, ok, err := other.Receive("q", 10*time.Second); !ok || err != nil || !m.Redelivered {
 		t.Errorf("after it has gone: %v, %v, error %v", m.Redelivered, ok, err)
 	}

@@ -75,7 +75,6 @@ func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0
 //
 //	CLIENT                 sends the input as a frame; ^@ in it is a NUL, \r a carriage return
 //	drop CLIENT ...        closes its connection without a word
-//	deaf CLIENT            stops reading
 //	advance DURATION       lets time pass
 //	declare QUEUE [OPTION ...]
 //	put QUEUE [OPTION ...] sends as another protocol would: the input is the body
@@ -189,8 +188,6 @@ func (w *world) command(t *testing.T, d *datadriven.TestData) string {
 			_ = c.conn.Close()
 			delete(w.clients, a.Key)
 		}
-	case "deaf":
-		w.clients[d.CmdArgs[0].Key].deaf.Lock()
 	case "drain":
 		if took := w.stop(); took > time.Second {
 			t.Fatalf("draining took %v", took)
@@ -323,7 +320,6 @@ func (w *world) anonymous(s string) string {
 // client is one connection.
 type client struct {
 	conn net.Conn
-	deaf sync.Mutex // held: nothing is read
 
 	mu   sync.Mutex
 	got  []byte
@@ -335,8 +331,6 @@ func (c *client) read() {
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := c.conn.Read(buf)
-		c.deaf.Lock()
-		c.deaf.Unlock()
 		c.mu.Lock()
 		c.got = append(c.got, buf[:n]...)
 		c.err = err
