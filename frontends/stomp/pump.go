@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/leasemq/broker/core"
+	"github.com/leasemq/broker/frontends"
 )
 
 // Bounds of one receive.
@@ -39,6 +40,10 @@ func (s *subscription) pump() {
 		most, bytes, ok := s.await()
 		if !ok {
 			return
+		}
+		if !frontends.PeerAlive(c.socket) {
+			s.pause() // the reader is about to find out
+			continue
 		}
 		began := time.Now()
 		var err error
@@ -88,8 +93,11 @@ func (s *subscription) await() (most int, bytes int64, ok bool) {
 	}
 }
 
-// mayReceive tells whether there still is credit and room.
+// mayReceive tells whether there still is credit and room, and a client.
 func (s *subscription) mayReceive() bool {
+	if !frontends.PeerAlive(s.conn.socket) {
+		return false
+	}
 	s.conn.mu.Lock()
 	defer s.conn.mu.Unlock()
 	return !s.stopped && !s.conn.ended && s.mayReceiveLocked()

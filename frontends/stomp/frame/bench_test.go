@@ -8,8 +8,11 @@ import (
 // benchFrame is a SEND of 200 bytes.
 func benchFrame() []byte {
 	return Append(nil, V12, &Frame{Command: Send, Headers: []Header{
-		{Name: "destination", Value: "/queue/orders"}, {Name: "receipt", Value: "message-12345"},
-		{Name: "content-type", Value: "text/plain"}, {Name: "trace", Value: "a7f3"}, {Name: "content-length", Value: "200"},
+		{Name: "destination", Value: "/queue/orders"},
+		{Name: "receipt", Value: "message-12345"},
+		{Name: "content-type", Value: "text/plain"},
+		{Name: "trace", Value: "a7f3"},
+		{Name: "content-length", Value: "200"},
 	}, Body: bytes.Repeat([]byte("x"), 200)})
 }
 

@@ -1,4 +1,4 @@
-package sqs
+package frontends
 
 import (
 	"encoding/binary"
