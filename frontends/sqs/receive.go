@@ -200,8 +200,15 @@ func (c *call) writeMessage(d *core.Delivery, wanted systemName, isFIFO bool) {
 // base64: it came by another protocol and is no text that SQS can show.
 const bodyEncoding = "LeaseMQ.BodyEncoding"
 
+// contentType is the message attribute that has the header of that name, which a
+// message from STOMP may have.
+const contentType = "content-type"
+
 // loadAttributes puts the attributes of d into c.attributes.
 func (c *call) loadAttributes(d *core.Delivery) {
+	if len(d.ContentType) > 0 && d.Origin == core.OriginSTOMP {
+		c.attributes = append(c.attributes, core.Attribute{Name: contentType, Value: d.ContentType})
+	}
 	d.Attributes(func(a core.Attribute) bool {
 		c.attributes = append(c.attributes, a)
 		return true

@@ -15,13 +15,20 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 	"github.com/aws/smithy-go"
+
+	"github.com/leasemq/broker/core"
 )
 
 // newSDK returns AWS's own client of a server on a real core. It checks the
 // digests of what it receives by itself.
 func newSDK(t *testing.T, o Options) *sdk.Client {
 	t.Helper()
-	address := listen(t, newTestServer(t, newEngine(t), o))
+	return newSDKOf(t, newEngine(t), o)
+}
+
+func newSDKOf(t *testing.T, e *core.Engine, o Options) *sdk.Client {
+	t.Helper()
+	address := listen(t, newTestServer(t, e, o))
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
 	return sdk.New(sdk.Options{
