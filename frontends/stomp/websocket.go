@@ -36,6 +36,7 @@ func (s *Server) ServeWebSocket(ctx context.Context, ln net.Listener) error {
 		ReadHeaderTimeout: s.options.LoginTimeout,
 		IdleTimeout:       s.options.LoginTimeout,
 		MaxHeaderBytes:    upgradeHeaderMax,
+		ConnContext:       func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
 		ErrorLog:          slog.NewLogLogger(s.options.Logger.Handler(), slog.LevelDebug),
 	}
 	// Close spares the connections that have been upgraded: those drain.
@@ -52,6 +53,9 @@ func (s *Server) ServeWebSocket(ctx context.Context, ln net.Listener) error {
 	s.drain(l, h.close(), failed)
 	return err
 }
+
+// connKey is where the context of a request has its connection.
+type connKey struct{}
 
 // upgrader answers HTTP requests: it makes WebSocket connections of them.
 type upgrader struct {
@@ -137,6 +141,7 @@ func (s *Server) allowsOrigin(r *http.Request) bool {
 // package websocket would not.
 type wsSocket struct {
 	ws     *websocket.Conn
+	conn   net.Conn // that it is spoken over
 	near   net.Conn // what is read
 	far    net.Conn
 	pump   sync.WaitGroup
@@ -159,6 +164,9 @@ func (a wsAddr) String() string { return string(a) }
 func newWSSocket(ws *websocket.Conn, r *http.Request) *wsSocket {
 	near, far := net.Pipe()
 	s := &wsSocket{ws: ws, near: near, far: far, remote: wsAddr(r.RemoteAddr)}
+	if s.conn, _ = r.Context().Value(connKey{}).(net.Conn); s.conn == nil {
+		s.conn = near
+	}
 	s.pump.Go(s.receive)
 	return s
 }
@@ -188,6 +196,10 @@ func (s *wsSocket) receive() {
 		}
 	}
 }
+
+// NetConn returns the connection that WebSocket is spoken over; see
+// frontends.PeerAlive.
+func (s *wsSocket) NetConn() net.Conn { return s.conn }
 
 // Read reads what the client sends.
 func (s *wsSocket) Read(p []byte) (int, error) { return s.near.Read(p) }

@@ -9,10 +9,18 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+
+	"github.com/leasemq/broker/frontends"
 )
 
 // serveWebSocket is listenAndServe for WebSocket.
 func serveWebSocket(t *testing.T, o Options) string {
+	t.Helper()
+	_, address := newWebSocketServer(t, o)
+	return address
+}
+
+func newWebSocketServer(t *testing.T, o Options) (*Server, string) {
 	t.Helper()
 	o.Logger = quiet()
 	s, err := New(newEngine(t), o)
@@ -36,7 +44,31 @@ func serveWebSocket(t *testing.T, o Options) string {
 			t.Errorf("draining took %v", took)
 		}
 	})
-	return ln.Addr().String()
+	return s, ln.Addr().String()
+}
+
+// Before a message is leased, the socket below WebSocket is looked at.
+func TestWebSocketPeerIsLookedAt(t *testing.T) {
+	s, address := newWebSocketServer(t, Options{})
+	peer := dialWebSocket(t, address, "/ws")
+	peer.write(websocket.MessageBinary, "CONNECT\naccept-version:1.2\n\n\x00")
+	peer.wants(websocket.MessageBinary, "CONNECTED")
+	s.mu.Lock()
+	var socket net.Conn
+	for c := range s.conns {
+		socket = c.socket
+	}
+	s.mu.Unlock()
+	if !frontends.PeerAlive(socket) {
+		t.Error("the peer is there, and counts as gone")
+	}
+	_ = peer.conn.CloseNow()
+	for deadline := time.Now().Add(10 * time.Second); frontends.PeerAlive(socket); {
+		if time.Now().After(deadline) {
+			t.Fatal("the peer is gone, and counts as there")
+		}
+		time.Sleep(time.Millisecond)
+	}
 }
 
 // wsPeer is a client over WebSocket.
