@@ -109,6 +109,9 @@ func openSTOMP(h Host) ([]Listener, error) {
 		Hold:             c.Hold,
 		Prefetch:         c.Prefetch,
 		PrefetchBytes:    c.PrefetchSize,
+		TopicMessages:    c.TopicMessages,
+		TopicBytes:       c.TopicSize,
+		CloseSlow:        c.SlowSubscriber == "close",
 		NackToDeadLetter: c.Nack == "dead-letter",
 		Logger:           h.Logger,
 	}

@@ -27,6 +27,9 @@ const (
 	StompPrefetchMax     = 120_000
 	StompPrefetchSizeMax = 1 << 40
 	StompHoldMax         = 30 * 24 * time.Hour
+	StompTopicMax        = 1_000_000 // messages
+	StompTopicSizeMin    = 1 << 10
+	StompTopicSizeMax    = 1 << 30
 
 	accountDigits    = 12
 	regionBytesMax   = 64
@@ -233,6 +236,8 @@ func (k *checker) stomp(s STOMP) {
 	between(k, "stomp.max_connections", s.MaxConnections, 1, StompConnectionsMax)
 	between(k, "stomp.prefetch", s.Prefetch, 1, StompPrefetchMax)
 	between(k, "stomp.prefetch_size", s.PrefetchSize, 1, StompPrefetchSizeMax)
+	between(k, "stomp.topic_messages", s.TopicMessages, 1, StompTopicMax)
+	between(k, "stomp.topic_size", s.TopicSize, StompTopicSizeMin, StompTopicSizeMax)
 	between(k, "stomp.hold", s.Hold, 0, StompHoldMax)
 	for _, o := range s.WSOrigins {
 		if _, err := path.Match(o, ""); err != nil || strings.Contains(o, "/") {

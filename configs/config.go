@@ -89,6 +89,9 @@ type STOMP struct {
 	MaxConnections int           `yaml:"max_connections" doc:"Most connections of a listener."`
 	Prefetch       int           `yaml:"prefetch" doc:"Messages that a subscription may have unacknowledged unless it asks otherwise; 1 to 120000."`
 	PrefetchSize   int64         `yaml:"prefetch_size" unit:"bytes" doc:"Bytes that a subscription may have unacknowledged unless it asks otherwise; at least one message is sent."`
+	TopicMessages  int           `yaml:"topic_messages" doc:"Messages that wait at most for a subscription to topics that is not durable, and in a temporary queue; 1 to 1000000."`
+	TopicSize      int64         `yaml:"topic_size" unit:"bytes" doc:"The same in bytes; 1KiB to 1GiB."`
+	SlowSubscriber string        `yaml:"slow_subscriber" oneof:"drop-oldest|close" doc:"What happens beyond stomp.topic_messages and stomp.topic_size: drop-oldest drops the oldest messages that wait, close ends the connection of the subscription."`
 	Hold           time.Duration `yaml:"hold" doc:"How long a client may sit on a message before its connection is closed. 0: for ever."`
 	Nack           string        `yaml:"nack" oneof:"requeue|dead-letter" doc:"What NACK does unless its header requeue says otherwise: requeue delivers again by the policy of the queue, dead-letter rejects for good."`
 }
@@ -134,6 +137,9 @@ func Default() Config {
 			MaxConnections: 10_000,
 			Prefetch:       1000,
 			PrefetchSize:   4 << 20,
+			TopicMessages:  10_000,
+			TopicSize:      16 << 20,
+			SlowSubscriber: "drop-oldest",
 			Hold:           30 * time.Minute,
 			Nack:           "requeue",
 		},

@@ -105,3 +105,10 @@ func (x *subject) find(name string) (value, typ []byte, ok bool) {
 	}
 	return nil, nil, false
 }
+
+// Selected tells whether a selector selects m.
+func (m *Stored) Selected(sel *selector.Selector) bool {
+	x := newSubject()
+	x.s = *m
+	return sel.Match(x.get)
+}

@@ -36,13 +36,16 @@ type conn struct {
 	cancel context.CancelFunc
 	pumps  sync.WaitGroup
 	wrote  chan struct{} // closed when the writer has ended
+	gone   chan struct{} // closed when nothing is left of the session
 
 	// The reader's own.
 	version  frame.Version // written before any other goroutine reads it
 	loggedIn bool
 	clientID string
+	session  string        // tells connections apart
 	silence  time.Duration // longest without a byte of the client; 0: any
 	places   map[string]destination
+	temps    map[string]string // tokens of temporary destinations
 	attrs    []core.Attribute
 
 	beating bool // the writer's own
@@ -63,7 +66,7 @@ type conn struct {
 
 func (s *Server) newConn(ctx context.Context, socket net.Conn) *conn {
 	c := &conn{
-		server: s, client: s.client, socket: socket, wrote: make(chan struct{}), chunk: outChunk,
+		server: s, client: s.client, socket: socket, wrote: make(chan struct{}), gone: make(chan struct{}), chunk: outChunk,
 		subs: make(map[string]*subscription), byNumber: make(map[uint64]*subscription), txs: make(map[string]*transaction),
 	}
 	if _, ok := socket.(*wsSocket); ok {
@@ -94,6 +97,8 @@ func (c *conn) serve(draining context.Context) {
 	<-c.wrote
 	c.pumps.Wait()
 	c.release()
+	c.server.disclaim(c)
+	close(c.gone)
 	c.closeSocket(draining)
 }
 
@@ -187,6 +192,7 @@ func (c *conn) closeSocket(draining context.Context) {
 func (c *conn) release() {
 	c.mu.Lock()
 	abnormal := !c.clean
+	queues := c.leaveAllLocked()
 	var unwritten []*subscription
 	batches := make(map[*subscription][]core.Settlement)
 	for _, s := range c.byNumber {
@@ -201,6 +207,7 @@ func (c *conn) release() {
 		}
 	}
 	c.mu.Unlock()
+	c.server.left(queues)
 	for _, s := range unwritten {
 		c.settle(s.queue, batches[s])
 	}

@@ -17,8 +17,15 @@
 //
 // # Locks
 //
-// conn.mu guards a connection and is the innermost lock of all: the core is never
-// called with it held. Callbacks of the core take it and do nothing that blocks.
+// conn.mu guards a connection: the core is never called with it held. Callbacks of
+// the core take it and do nothing that blocks. Server.mu is taken before it, and
+// lines.mu after it, the innermost of all.
+//
+// # Topics
+//
+// A subscription to topics is a queue with a binding: a memory queue that the
+// connection owns, or, if it is durable, one that stays. Names of topics are
+// translated to those of the core and back without loss; see topicFilter.
 //
 // # Invariants
 //

@@ -51,6 +51,10 @@ func coreFault(err error, destination string) *fault {
 		message, detail = "Missing header", "the queue needs '_AMQ_DUPL_ID' on every message"
 	case errors.Is(err, core.ErrInvalidName):
 		message, detail = "Invalid destination", "it is not the name of a queue"
+	case errors.Is(err, core.ErrInvalidTopic):
+		message, detail = "Invalid destination", "it is not a topic"
+	case errors.Is(err, core.ErrTooManyBindings):
+		message, detail = "Too many subscriptions", "the queue is bound to too many filters"
 	case errors.Is(err, core.ErrInvalidArgument):
 		message, detail = "Invalid header", "a header has a value that is out of bounds"
 	case errors.Is(err, core.ErrReceiptExpired), errors.Is(err, core.ErrNoMessage), errors.Is(err, core.ErrNotInFlight), errors.Is(err, core.ErrBadReceipt):

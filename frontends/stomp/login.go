@@ -44,7 +44,10 @@ func (c *conn) login(f *frame.Frame) error {
 	least := c.server.options.HeartBeatMin
 	ours, theirs := beats(wants, least), beats(sends, least)
 
-	c.clientID = get("client-id")
+	c.session = core.NewMessageID().String()
+	if err := c.claim(get("client-id")); err != nil {
+		return err
+	}
 	c.reader.SetVersion(version)
 	o := &c.server.options
 	c.reader.SetLimits(frame.Limits{
@@ -66,7 +69,7 @@ func (c *conn) login(f *frame.Frame) error {
 	b = strconv.AppendInt(b, ours.Milliseconds(), 10)
 	b = append(b, ',')
 	b = strconv.AppendInt(b, theirs.Milliseconds(), 10)
-	b = append(b, "\nserver:LeaseMQ\nsession:"+core.NewMessageID().String()+"\n"...)
+	b = append(b, "\nserver:LeaseMQ\nsession:"+c.session+"\n"...)
 	if id := get("request-id"); id != "" && !strings.ContainsAny(id, ":\\") {
 		b = append(b, "response-id:"+id+"\n"...)
 	}

@@ -25,7 +25,7 @@ func (s *subscription) appendMessage(b []byte, d *core.Delivery, seq uint64) []b
 	if s.id != "" {
 		b = frame.AppendHeader(b, v, "subscription", s.id)
 	}
-	b = appendDestination(b, v, d, s.queue)
+	b = s.appendDestination(b, v, d)
 	b = append(b, "message-id:"...)
 	b, _ = d.ID.AppendText(b) // which never fails
 	if v < frame.V12 && s.mode != ackAuto {
@@ -40,7 +40,7 @@ func (s *subscription) appendMessage(b []byte, d *core.Delivery, seq uint64) []b
 	b = append(b, "redelivered:"...)
 	b = append(strconv.AppendBool(b, d.Redelivered), '\n')
 	b = appendNumber(b, jmsCountName, int64(d.State.Receives))
-	b = appendNumber(b, deliveryCountName, int64(d.State.Receives)-1)
+	b = appendNumber(b, deliveryCountName, max(int64(d.State.Receives)-1, 0))
 	b = appendStored(b, v, &d.Stored)
 	return frame.AppendBody(b, d.Body)
 }
@@ -53,7 +53,10 @@ func appendNumber(b []byte, name string, n int64) []byte {
 
 // appendDestination appends the destination as it was sent, but of a message that
 // came here as a dead letter: it is told where it was.
-func appendDestination(b []byte, v frame.Version, d *core.Delivery, queue string) []byte {
+func (s *subscription) appendDestination(b []byte, v frame.Version, d *core.Delivery) []byte {
+	if s.shown != "" {
+		return frame.AppendHeader(b, v, "destination", s.shown)
+	}
 	dead := d.DeadLetter.Reason != core.DeadLetterNone
 	sent := []byte(nil)
 	if !dead && d.Origin == core.OriginSTOMP {
@@ -67,15 +70,30 @@ func appendDestination(b []byte, v frame.Version, d *core.Delivery, queue string
 	if sent != nil {
 		return frame.AppendHeader(b, v, "destination", sent)
 	}
-	b = append(b, "destination:"+queuePrefix...)
-	b = append(frame.AppendValue(b, v, queue), '\n')
+	b = append(b, "destination:"...)
+	if !dead && d.Topic != nil {
+		b = append(b, topicPrefix...)
+		b = append(frame.AppendValue(b, v, appendTopic(nil, string(d.Topic))), '\n')
+		return b
+	}
+	b = appendQueue(b, v, s.queue)
 	if dead {
-		b = append(b, originalName+":"+queuePrefix...)
-		b = append(frame.AppendValue(b, v, d.DeadLetter.Source), '\n')
+		b = append(b, originalName+":"...)
+		b = appendQueue(b, v, d.DeadLetter.Source)
 		b = frame.AppendHeader(b, v, deathQueueName, d.DeadLetter.Source)
 		b = frame.AppendHeader(b, v, deathReasonName, deathReason(d.DeadLetter.Reason))
 	}
 	return b
+}
+
+// appendQueue appends the destination of a queue, and ends the line.
+func appendQueue(b []byte, v frame.Version, name string) []byte {
+	if strings.HasPrefix(name, durablePrefix) {
+		b = append(b, '/')
+	} else {
+		b = append(b, queuePrefix...)
+	}
+	return append(frame.AppendValue(b, v, name), '\n')
 }
 
 // deathReason is RabbitMQ's word for r.

@@ -37,6 +37,12 @@ type Options struct {
 
 	Prefetch      int   // messages that a subscription may have unacknowledged, unless it asks otherwise; 1000
 	PrefetchBytes int64 // and bytes; 4 MiB
+	// TopicMessages and TopicBytes bound what waits for a subscription to topics
+	// that is not durable, and in a temporary queue: 10,000 messages and 16 MiB.
+	// Beyond them the oldest are dropped, or, with CloseSlow, the connection ends.
+	TopicMessages int
+	TopicBytes    int64
+	CloseSlow     bool
 	// NackToDeadLetter makes a NACK without the header requeue reject the message
 	// for good, as ActiveMQ does. Otherwise it is delivered again, by the policy
 	// of its queue.
@@ -74,6 +80,8 @@ func (o Options) withDefaults() (Options, error) {
 	orDefault(&o.Hold, defaultHold)
 	orDefault(&o.Prefetch, defaultPrefetch)
 	orDefault(&o.PrefetchBytes, defaultPrefetchBytes)
+	orDefault(&o.TopicMessages, core.MemoryMessagesDefault)
+	orDefault(&o.TopicBytes, core.MemoryBytesDefault)
 	orDefault(&o.Logger, slog.Default())
 	switch {
 	case o.BodyBytesMax < 1024 || o.BodyBytesMax > core.BodyBytesMax:
@@ -82,6 +90,8 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("the header limit of %d bytes is not within 1024 and %d", o.HeaderBytesMax, core.AttributeBytesMax)
 	case o.HeadersMax < 16 || o.HeadersMax > core.AttributesMax:
 		return o, fmt.Errorf("the limit of %d headers is not within 16 and %d", o.HeadersMax, core.AttributesMax)
+	case o.TopicMessages < 1 || o.TopicBytes < 1:
+		return o, fmt.Errorf("the bound of %d messages or %d bytes of a subscription to topics is below 1", o.TopicMessages, o.TopicBytes)
 	case o.Prefetch < 1 || o.Prefetch > core.InFlightMax || o.PrefetchBytes < 1:
 		return o, fmt.Errorf("the prefetch of %d messages or %d bytes is out of bounds", o.Prefetch, o.PrefetchBytes)
 	}

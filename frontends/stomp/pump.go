@@ -20,7 +20,11 @@ const (
 
 // startLocked starts the goroutine of a subscription.
 func (c *conn) startLocked(s *subscription) {
-	if !s.stopped {
+	switch {
+	case s.stopped:
+	case s.browse:
+		c.pumps.Go(s.look)
+	default:
 		c.pumps.Go(s.pump)
 	}
 }
@@ -48,14 +52,16 @@ func (s *subscription) pump() {
 		began := time.Now()
 		var err error
 		got, err = c.client.Receive(c.ctx, s.queue, core.ReceiveOptions{
-			Max: most, MaxBytes: bytes, Wait: receiveWait, Alive: s.mayReceive, Owner: c.owner,
+			Max: most, MaxBytes: bytes, Wait: receiveWait, Alive: s.mayReceive, Owner: c.owner, Selector: s.selector,
 		}, got[:0])
-		s.deliver(got)
+		s.deliver(s.sift(got))
 		clear(got) // the messages themselves are large
 		switch {
 		case err == nil && len(got) == 0 && time.Since(began) < receivePause:
 			s.pause()
 		case err == nil || errors.Is(err, context.Canceled):
+		case errors.Is(err, core.ErrNoQueue) && s.hasStopped():
+			return
 		case errors.Is(err, core.ErrNoQueue):
 			c.end(fail("Queue was deleted", "Subscription '%.200s' has no queue any more.", s.id))
 			return
@@ -87,6 +93,7 @@ func (s *subscription) await() (most int, bytes int64, ok bool) {
 			return 0, 0, false
 		}
 		if s.mayReceiveLocked() {
+			s.busy.Store(false)
 			return min(s.limit-s.used, receiveMax), min(s.bytes-s.unacked, outHigh-c.out.pending()), true
 		}
 		s.ready.Wait()
@@ -104,7 +111,39 @@ func (s *subscription) mayReceive() bool {
 }
 
 func (s *subscription) mayReceiveLocked() bool {
+	return s.hasRoomLocked() && s.conn.server.lines.admits(s)
+}
+
+// hasRoomLocked tells whether there is credit, and room in what is to be written.
+func (s *subscription) hasRoomLocked() bool {
 	return s.used < s.limit && s.unacked < s.bytes && s.conn.out.pending() < outHigh
+}
+
+func (s *subscription) hasStopped() bool {
+	s.conn.mu.Lock()
+	defer s.conn.mu.Unlock()
+	return s.stopped || s.conn.ended
+}
+
+// sift deletes what a subscription to a topic has got and does not select: nobody
+// else will ask for it.
+func (s *subscription) sift(got []core.Delivery) []core.Delivery {
+	if s.sieve == nil {
+		return got
+	}
+	var batch []core.Settlement
+	kept := got[:0]
+	for i := range got {
+		if got[i].Selected(s.sieve) {
+			kept = append(kept, got[i])
+		} else {
+			batch = append(batch, core.Settlement{Receipt: got[i].Receipt, Action: core.SettleDelete})
+		}
+	}
+	if len(batch) > 0 {
+		s.conn.settle(s.queue, batch)
+	}
+	return kept
 }
 
 // deliver writes what was received. What comes too late for that goes back.
@@ -135,7 +174,11 @@ func (s *subscription) deliver(got []core.Delivery) {
 	}
 	c.out.put(b)
 	c.out.poke()
+	full := !s.hasRoomLocked()
 	c.mu.Unlock()
+	if full && !s.busy.Swap(true) {
+		c.server.lines.yield(c.server, s)
+	}
 }
 
 // giveBack releases what was received and not delivered.

@@ -16,57 +16,128 @@ func (c *conn) send(f *frame.Frame) *fault {
 		return fail("Missing destination", "SEND must have the header 'destination'.")
 	}
 	d, bad := c.place(text)
+	if bad == nil {
+		d, bad = c.target(d)
+	}
 	if bad != nil {
 		return bad
 	}
-	m, bad := c.message(f, d)
+	o, bad := c.outgoing(f, d)
 	if bad != nil {
 		return bad
 	}
 	if tx := f.Get("transaction"); tx != "" {
-		return c.sendLater(f, tx, d, m)
+		return c.sendLater(f, tx, o)
 	}
 	n := c.owe(answer{receipt: f.Get("receipt"), size: len(f.Body)})
-	err := c.publish(d, m, func(_ []core.Published, err error) {
-		if err != nil {
-			c.settleAnswer(n, coreFault(err, d.text))
+	done := func(err error) {
+		if err == nil || d.kind == toReply && isNobody(err) {
+			c.settleAnswer(n, nil)
 			return
 		}
-		c.settleAnswer(n, nil)
-	})
-	if err != nil {
 		c.settleAnswer(n, coreFault(err, d.text))
+	}
+	if err := c.publish(&o, done); err != nil {
+		done(err)
 	}
 	return nil
 }
 
-// publish sends m to a queue, which is created if need be.
-func (c *conn) publish(d destination, m core.Message, done func([]core.Published, error)) error {
-	msgs := []core.Message{m}
-	err := c.client.PublishAsync(d.queue, msgs, done)
+// isNobody tells whether the one who asked for a reply is gone, or does not take
+// any more. That is as it is with a topic that nobody subscribes to.
+func isNobody(err error) bool { return isNoQueue(err) || errors.Is(err, core.ErrQueueFull) }
+
+// outgoing is a message on its way to a destination.
+type outgoing struct {
+	to     destination
+	msg    core.Message
+	retain bool // it is kept for those that subscribe to its topic later
+}
+
+// publish sends o. A queue is created if need be.
+func (c *conn) publish(o *outgoing, done func(error)) error {
+	switch o.to.kind {
+	case toTopic:
+		return c.client.PublishTopicAsync(c.toPublish(o), func(_ []core.TopicResult, err error) { done(err) })
+	case toMany:
+		return c.publishMany(o, done)
+	}
+	msgs := []core.Message{o.msg}
+	told := func(_ []core.Published, err error) { done(err) }
+	err := c.client.PublishAsync(o.to.queue, msgs, told)
 	if errors.Is(err, core.ErrNoQueue) {
-		if err = c.declare(d); err == nil {
-			err = c.client.PublishAsync(d.queue, msgs, done)
+		if err = c.declare(o.to); err == nil {
+			err = c.client.PublishAsync(o.to.queue, msgs, told)
 		}
 	}
 	return err
 }
 
+// publishMany sends to all destinations, or to none.
+func (c *conn) publishMany(o *outgoing, done func(error)) error {
+	tx := c.client.Begin()
+	for _, part := range o.parts() {
+		if err := c.prepare(part.to); err != nil {
+			return err
+		}
+		if err := c.stage(tx, &part); err != nil {
+			return err
+		}
+	}
+	return tx.CommitAsync(func(_ []core.Published, err error) { done(err) })
+}
+
+// parts returns what is to be sent to each destination.
+func (o *outgoing) parts() []outgoing {
+	if o.to.kind != toMany {
+		return []outgoing{*o}
+	}
+	all := make([]outgoing, len(o.to.parts))
+	for i, d := range o.to.parts {
+		one := outgoing{to: d, msg: o.msg, retain: o.retain}
+		one.msg.Attributes = append(appendSent(nil, d), o.msg.Attributes...)
+		all[i] = one
+	}
+	return all
+}
+
+// prepare creates the queue of d if it is not there.
+func (c *conn) prepare(d destination) error {
+	if d.kind != toQueue {
+		return nil
+	}
+	_, err := c.client.Queue(c.ctx, d.queue)
+	if errors.Is(err, core.ErrNoQueue) {
+		err = c.declare(d)
+	}
+	return err
+}
+
+// stage adds o to a transaction of the core.
+func (c *conn) stage(tx *core.Tx, o *outgoing) error {
+	if o.to.kind == toTopic {
+		return tx.PublishTopic(c.toPublish(o))
+	}
+	if o.to.kind == toReply {
+		if _, err := c.client.Queue(c.ctx, o.to.queue); isNoQueue(err) {
+			return nil
+		}
+	}
+	return tx.Publish(o.to.queue, o.msg)
+}
+
 // defaultPriority is that of a message that does not say.
 const defaultPriority = 4
 
-// message makes a message of a SEND. It is a view of the frame.
-func (c *conn) message(f *frame.Frame, d destination) (core.Message, *fault) {
-	m := core.Message{Body: f.Body, Origin: core.OriginSTOMP, Delay: -1, Priority: defaultPriority}
-	c.attrs = c.attrs[:0]
-	if d.text != queuePrefix+d.queue {
-		c.attrs = append(c.attrs, core.Attribute{Kind: core.AttributeProperty, Name: destinationName, Value: []byte(d.text)})
-	}
+// outgoing makes a message of a SEND. It is a view of the frame.
+func (c *conn) outgoing(f *frame.Frame, d destination) (outgoing, *fault) {
+	o := outgoing{to: d, msg: core.Message{Body: f.Body, Origin: core.OriginSTOMP, Delay: -1, Priority: defaultPriority}}
+	c.attrs = appendSent(c.attrs[:0], d)
 	for i := range f.Headers {
 		h := &f.Headers[i]
-		kind, bad := c.property(&m, h)
+		kind, bad := c.property(&o, h)
 		if bad != nil {
-			return m, bad
+			return o, bad
 		}
 		if kind != headerOurs {
 			a := core.Attribute{Kind: core.AttributeUser, Name: h.Name, Value: h.Bytes}
@@ -76,8 +147,16 @@ func (c *conn) message(f *frame.Frame, d destination) (core.Message, *fault) {
 			c.attrs = append(c.attrs, a)
 		}
 	}
-	m.Attributes = c.attrs
-	return m, nil
+	o.msg.Attributes = c.attrs
+	return o, nil
+}
+
+// appendSent appends the destination as it was sent, if nothing else tells it.
+func appendSent(attrs []core.Attribute, d destination) []core.Attribute {
+	if d.usual || d.kind == toMany || d.kind == toReply {
+		return attrs
+	}
+	return append(attrs, core.Attribute{Kind: core.AttributeProperty, Name: destinationName, Value: []byte(d.text)})
 }
 
 // headerKind says what becomes of a header of a SEND.
@@ -92,8 +171,9 @@ const (
 // destinationName is the property that has the destination as it was sent.
 const destinationName = "destination"
 
-// property sets in m what a header says.
-func (c *conn) property(m *core.Message, h *frame.Header) (headerKind, *fault) {
+// property sets in o what a header says.
+func (c *conn) property(o *outgoing, h *frame.Header) (headerKind, *fault) {
+	m := &o.msg
 	switch h.Name {
 	case "destination", frame.ContentLength, "receipt", "transaction", "message-id", "ack", "subscription", "redelivered",
 		deliveryCountName, jmsCountName, originalName, deathQueueName, deathReasonName:
@@ -115,6 +195,10 @@ func (c *conn) property(m *core.Message, h *frame.Header) (headerKind, *fault) {
 		return headerKnown, nil
 	case "persistent":
 		return headerKnown, nil
+	case "reply-to":
+		return headerOwn, c.replyTo(h)
+	case "retain":
+		return headerKnown, o.setRetain(h)
 	case "priority":
 		return headerKnown, setPriority(m, h)
 	case "expires", "expiration", "ttl":
@@ -125,6 +209,21 @@ func (c *conn) property(m *core.Message, h *frame.Header) (headerKind, *fault) {
 		return headerKnown, fail("Unsupported header", "'%s' is not supported: messages are sent once.", h.Name)
 	}
 	return headerOwn, nil
+}
+
+// setRetain reads whether a message is kept for its topic, in the words of Apollo
+// too: remove does away with what is kept.
+func (o *outgoing) setRetain(h *frame.Header) *fault {
+	switch h.Value {
+	case "true", "set":
+		o.retain = true
+	case "remove":
+		o.retain, o.msg.Body = true, nil
+	case "false":
+	default:
+		return invalidHeader(h.Name, h.Value, "true, false, set or remove")
+	}
+	return nil
 }
 
 func setPriority(m *core.Message, h *frame.Header) *fault {

@@ -28,6 +28,9 @@ type Server struct {
 
 	mu    sync.Mutex
 	conns map[*conn]struct{}
+	ids   map[string]*conn // by client-id
+
+	lines lines
 }
 
 // New returns the frontend of engine.
@@ -38,7 +41,7 @@ func New(engine *core.Engine, o Options) (*Server, error) {
 	}
 	return &Server{
 		options: o, client: engine.Client(core.Principal{Origin: core.OriginSTOMP}), now: engine.Now,
-		conns: make(map[*conn]struct{}),
+		conns: make(map[*conn]struct{}), ids: make(map[string]*conn),
 	}, nil
 }
 

@@ -1,13 +1,14 @@
 package stomp
 
 import (
-	"errors"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/leasemq/broker/core"
+	"github.com/leasemq/broker/core/selector"
 	"github.com/leasemq/broker/frontends/stomp/frame"
 )
 
@@ -36,10 +37,23 @@ type subscription struct {
 	key    string // in conn.subs
 	number uint64 // names it in ack ids
 	queue  string
+	kind   subscriptionKind
+	shown  string // destination of its messages; empty: as they were sent
+	filter string // of topics, that queue is bound by
 	mode   ackMode
 	limit  int   // messages that may be unacknowledged
 	bytes  int64 // and bytes
 	hold   int64 // milliseconds; 0: for ever
+
+	selector  *selector.Selector // what is received of a queue
+	sieve     *selector.Selector // what is kept of topics
+	exclusive bool               // no other consumer of STOMP receives beside it
+	priority  int                // those with less wait until it is busy
+	busy      atomic.Bool        // it has no credit or room
+	browse    bool               // it looks, and takes nothing
+	noEnd     bool               // it is not told when it has seen all
+	noLocal   bool               // what its own client publishes is left out
+	replies   bool               // the client has not asked for it, but for replies
 
 	ready   sync.Cond // there may be credit and room
 	stopped bool      // nothing more is delivered
@@ -62,7 +76,7 @@ func (c *conn) subscribe(f *frame.Frame) *fault {
 	if bad != nil {
 		return bad
 	}
-	s := &subscription{conn: c, queue: d.queue}
+	s := &subscription{conn: c}
 	s.ready.L = &c.mu
 	s.id, ok = f.Lookup("id")
 	s.key = s.id
@@ -74,21 +88,64 @@ func (c *conn) subscribe(f *frame.Frame) *fault {
 	case len(s.id) > subscriptionID:
 		return invalidHeader("id", s.id, "of at most 1024 bytes")
 	}
-	if bad := s.options(f); bad != nil {
+	bad = s.options(f)
+	if bad == nil {
+		bad = c.mayAdd(s)
+	}
+	if bad == nil {
+		bad = s.open(f, d)
+	}
+	if bad != nil {
 		return bad
 	}
-	if _, err := c.client.Queue(c.ctx, d.queue); err != nil {
-		if errors.Is(err, core.ErrNoQueue) {
-			err = c.declare(d)
-		}
-		if err != nil {
-			return coreFault(err, d.text)
-		}
-	}
-	return c.addSubscription(s, f.Get("receipt"))
+	c.addSubscription(s, f.Get("receipt"))
+	return nil
 }
 
-func (c *conn) addSubscription(s *subscription, receipt string) *fault {
+// open sees to it that there is a queue to receive from.
+func (s *subscription) open(f *frame.Frame, d destination) *fault {
+	c := s.conn
+	if s.browse && d.kind != toQueue {
+		return fail("Unsupported header", "'browser' is for queues alone.")
+	}
+	if d.kind != toTopic && subscriptionName(f) != "" {
+		return fail("Invalid destination", "A durable subscription is to a topic, and not to '%.200s'.", d.text)
+	}
+	switch d.kind {
+	case toTopic:
+		return s.openTopic(f, d)
+	case toTempTopic:
+		s.shown = d.text
+		d, bad := c.target(d)
+		if bad != nil {
+			return bad
+		}
+		return s.openTransient(d)
+	case toTemp:
+		s.kind, s.shown = ofTemporary, d.text
+		var bad *fault
+		if s.queue, bad = c.temporary(d.text); bad == nil {
+			c.dropReplies(s.queue)
+		}
+		return bad
+	case toMany:
+		return fail("Invalid destination", "A subscription has one destination, and '%.200s' is several.", d.text)
+	case toReply:
+		return fail("Access refused", "'%.200s' can only be sent to.", d.text)
+	}
+	s.queue = d.queue
+	err := c.prepare(d)
+	if err == nil {
+		err = c.bindVirtual(d.queue)
+	}
+	if err != nil {
+		return coreFault(err, d.text)
+	}
+	return nil
+}
+
+// mayAdd tells whether there is room for s, before anything is done for it.
+func (c *conn) mayAdd(s *subscription) *fault {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, there := c.subs[s.key]; there {
@@ -97,12 +154,20 @@ func (c *conn) addSubscription(s *subscription, receipt string) *fault {
 	if len(c.subs) >= subscriptionsMax {
 		return fail("Too many subscriptions", "A connection has at most %d.", subscriptionsMax)
 	}
+	return nil
+}
+
+func (c *conn) addSubscription(s *subscription, receipt string) {
+	if !s.browse && s.kind != ofTransient && s.kind != ofTemporary {
+		c.server.lines.enter(s)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.subCount++
 	s.number = c.subCount
 	c.subs[s.key], c.byNumber[s.number] = s, s
 	c.answers.push(answer{receipt: receipt, done: true, starts: s})
 	c.tellLocked()
-	return nil
 }
 
 // options reads what a SUBSCRIBE asks for.
@@ -121,13 +186,20 @@ func (s *subscription) options(f *frame.Frame) *fault {
 	default:
 		return invalidHeader("ack", mode, "auto, client or client-individual")
 	}
-	if _, ok := f.Lookup("selector"); ok {
-		return fail("Unsupported header", "'selector' is not supported yet.")
+	if text, ok := f.Lookup("selector"); ok {
+		sel, err := selector.Parse(text)
+		if err != nil {
+			return fail("Invalid selector", "%v.", err)
+		}
+		s.selector = sel
 	}
 	for _, h := range f.Headers {
 		if bad := s.option(h.Name, strings.TrimSpace(h.Value)); bad != nil {
 			return bad
 		}
+	}
+	if s.browse {
+		s.mode = ackAuto
 	}
 	if s.mode == ackAuto {
 		// Nothing is ever unacknowledged: other servers deliver all then, too.
@@ -178,7 +250,38 @@ func (s *subscription) option(name, value string) *fault {
 			return invalidHeader(name, value, "a number of milliseconds")
 		}
 		s.hold = n
+	case "activemq.priority", "x-priority":
+		n, err := strconv.Atoi(value)
+		if err != nil {
+			return invalidHeader(name, value, "a number")
+		}
+		s.priority = n
+	case "activemq.exclusive":
+		return flag(&s.exclusive, name, value)
+	case "browser":
+		return flag(&s.browse, name, value)
+	case "browser-end":
+		end := true
+		bad := flag(&end, name, value)
+		s.noEnd = !end
+		return bad
+	case "activemq.noLocal", "no-local":
+		return flag(&s.noLocal, name, value)
+	case "activemq.retroactive", "include-seq", "from-seq":
+		if value == "false" {
+			return nil
+		}
+		return fail("Unsupported header", "'%s' is not supported.", name)
 	}
+	return nil
+}
+
+// flag reads a header that is true or false.
+func flag(to *bool, name, value string) *fault {
+	if value != "true" && value != "false" {
+		return invalidHeader(name, value, "true or false")
+	}
+	*to = value == "true"
 	return nil
 }
 
@@ -186,29 +289,45 @@ func (s *subscription) option(name, value string) *fault {
 // and then is delivered again.
 func (c *conn) unsubscribe(f *frame.Frame) *fault {
 	key, ok := f.Lookup("id")
+	name := subscriptionName(f)
 	if !ok {
 		text, there := f.Lookup("destination")
-		if c.version != frame.V10 || !there {
+		if name == "" && (c.version != frame.V10 || !there) {
 			return missingHeader(frame.Unsubscribe, "id")
 		}
 		key = "/" + text
 	}
 	c.mu.Lock()
 	s := c.subs[key]
+	if s == nil && name != "" {
+		s = c.durableLocked(c.durableQueue(name))
+	}
 	if s == nil {
 		c.mu.Unlock()
+		if name != "" {
+			return c.forgetDurable(f, name)
+		}
 		return fail("Subscription not found", "There is no subscription identified by '%.200s'.", key)
 	}
-	delete(c.subs, key)
-	s.stopped, s.stoppedAt = true, c.server.now()
-	s.ready.Broadcast()
-	batch := s.leaveLocked(nil)
+	batch := s.stopLocked()
 	c.mu.Unlock()
+	c.server.left([]*subscription{s})
 	if len(batch) > 0 {
 		c.settle(s.queue, batch)
 	}
+	if bad := s.close(f, name); bad != nil {
+		return bad
+	}
 	c.receiptNow(f)
 	return nil
+}
+
+// stopLocked ends a subscription, and returns what becomes of what it holds.
+func (s *subscription) stopLocked() []core.Settlement {
+	delete(s.conn.subs, s.key)
+	s.stopped, s.stoppedAt = true, s.conn.server.now()
+	s.ready.Broadcast()
+	return s.leaveLocked(nil)
 }
 
 // leaveLocked has the open deliveries of a subscription that has ended delivered

@@ -18,15 +18,10 @@ const (
 
 // transaction keeps what is done when it is committed. conn.mu guards it.
 type transaction struct {
-	sends  []txSend
+	sends  []outgoing
 	marks  []txMark
 	bytes  int
 	queues map[string]destination // that are sent to
-}
-
-type txSend struct {
-	queue string
-	msg   core.Message
 }
 
 // txMark is an ACK or NACK.
@@ -88,19 +83,25 @@ func (c *conn) begin(f *frame.Frame, name string) *fault {
 }
 
 // sendLater keeps a message for its transaction.
-func (c *conn) sendLater(f *frame.Frame, name string, d destination, m core.Message) *fault {
-	m, size := keep(m)
+func (c *conn) sendLater(f *frame.Frame, name string, o outgoing) *fault {
+	var size int
+	o.msg, size = keep(o.msg)
+	parts := o.parts()
 	c.mu.Lock()
 	tx := c.txs[name]
 	if tx == nil {
 		c.mu.Unlock()
 		return noTransaction(name)
 	}
-	bad := c.txRoomLocked(1, size)
+	bad := c.txRoomLocked(len(parts), size)
 	if bad == nil {
-		tx.sends = append(tx.sends, txSend{queue: d.queue, msg: m})
+		tx.sends = append(tx.sends, parts...)
 		tx.bytes += size
-		tx.queues[d.queue] = d
+		for _, part := range parts {
+			if part.to.kind == toQueue {
+				tx.queues[part.to.queue] = part.to
+			}
+		}
 	}
 	c.mu.Unlock()
 	if bad == nil {
@@ -181,19 +182,14 @@ func (tx *transaction) abortLocked(now int64) map[*subscription][]core.Settlemen
 // commit carries out a transaction as one Change.
 func (c *conn) commit(f *frame.Frame, t *transaction) *fault {
 	for _, d := range t.queues {
-		if _, err := c.client.Queue(c.ctx, d.queue); err != nil {
-			if errors.Is(err, core.ErrNoQueue) {
-				err = c.declare(d)
-			}
-			if err != nil {
-				return coreFault(err, d.text)
-			}
+		if err := c.prepare(d); err != nil {
+			return coreFault(err, d.text)
 		}
 	}
 	tx := c.client.Begin()
 	var err error
 	for i := range t.sends {
-		err = errors.Join(err, tx.Publish(t.sends[i].queue, t.sends[i].msg))
+		err = errors.Join(err, c.stage(tx, &t.sends[i]))
 	}
 	c.mu.Lock()
 	for _, m := range t.marks {

@@ -78,11 +78,13 @@ func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0
 //	advance DURATION       lets time pass
 //	declare QUEUE [OPTION ...]
 //	put QUEUE [OPTION ...] sends as another protocol would: the input is the body
+//	take QUEUE             receives a message as another protocol would, and deletes it
 //	stats QUEUE
 //	server [OPTION ...]    stops the server, and starts one with these options
 //	drain                  stops the server
 //
-// Message ids are shown, and may be written, as [id N].
+// Message ids are shown, and may be written, as [id N], and so are the names of
+// temporary destinations.
 func TestTranscripts(t *testing.T) {
 	paths, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(paths) == 0 {
@@ -196,6 +198,8 @@ func (w *world) command(t *testing.T, d *datadriven.TestData) string {
 		return w.declare(d)
 	case "put":
 		return w.put(d)
+	case "take":
+		return w.take(d.CmdArgs[0].Key)
 	case "stats":
 		st, err := w.client.Stats(t.Context(), d.CmdArgs[0].Key)
 		if err != nil {
@@ -216,6 +220,10 @@ func (w *world) setOption(t *testing.T, a datadriven.CmdArg) {
 		w.options.Hold, _ = time.ParseDuration(a.Vals[0])
 	case "prefetch":
 		w.options.Prefetch, _ = strconv.Atoi(a.Vals[0])
+	case "topic-messages":
+		w.options.TopicMessages, _ = strconv.Atoi(a.Vals[0])
+	case "close-slow":
+		w.options.CloseSlow = true
 	case "nack-dead":
 		w.options.NackToDeadLetter = true
 	default:
@@ -264,6 +272,18 @@ func (w *world) put(d *datadriven.TestData) string {
 	return ""
 }
 
+func (w *world) take(queue string) string {
+	got, err := w.client.Receive(w.t.Context(), queue, core.ReceiveOptions{Max: 1, Visibility: -1}, nil)
+	if err != nil || len(got) == 0 {
+		return fmt.Sprintf("nothing (%v)\n", err)
+	}
+	errs, err := w.client.Settle(w.t.Context(), queue, []core.Settlement{{Receipt: got[0].Receipt}}, nil)
+	if err = errors.Join(append(errs, err)...); err != nil {
+		return err.Error() + "\n"
+	}
+	return fmt.Sprintf("topic=%q %s\n", got[0].Topic, got[0].Body)
+}
+
 // send sends text as a client. One that is not there connects first.
 func (w *world) send(name, text string) {
 	c := w.clients[name]
@@ -293,6 +313,9 @@ var placeholder = regexp.MustCompile(`\[id (\d+)\]`)
 func (w *world) resolve(s string) string {
 	return placeholder.ReplaceAllStringFunc(s, func(p string) string {
 		n, _ := strconv.Atoi(placeholder.FindStringSubmatch(p)[1])
+		if n > len(w.ids) {
+			return p // not seen yet
+		}
 		return w.ids[n-1]
 	})
 }
@@ -300,7 +323,7 @@ func (w *world) resolve(s string) string {
 var (
 	sessions   = regexp.MustCompile(`session:[0-9a-f-]{36}`)
 	timestamps = regexp.MustCompile(`timestamp:\d{13}`)
-	uuids      = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+	uuids      = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\b[0-9a-f]{32}\b`)
 )
 
 // anonymous gives names to what is different in each run.
@@ -342,11 +365,33 @@ func (c *client) read() {
 	}
 }
 
+var subscriptions = regexp.MustCompile(`^\w+: MESSAGE subscription:(\S+)`)
+
+// sortMessages orders messages that came one after the other by subscription:
+// which of those is served first is chance.
+func sortMessages(lines []string) {
+	of := func(line string) string {
+		if m := subscriptions.FindStringSubmatch(line); m != nil {
+			return m[1]
+		}
+		return ""
+	}
+	for from := 0; from < len(lines); {
+		to := from
+		for to < len(lines) && of(lines[to]) != "" {
+			to++
+		}
+		slices.SortStableFunc(lines[from:to], func(a, b string) int { return strings.Compare(of(a), of(b)) })
+		from = to + 1
+	}
+}
+
 // show writes down what has come since the last time, headers in one line.
 func (c *client) show(name string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var b strings.Builder
+	var lines []string
 	beats := 0
 	for len(c.got) > 0 {
 		if c.got[0] == '\n' {
@@ -357,12 +402,14 @@ func (c *client) show(name string) string {
 		text, rest, _ := strings.Cut(string(c.got), "\x00")
 		c.got = []byte(strings.TrimPrefix(rest, "\n"))
 		head, body, _ := strings.Cut(text, "\n\n")
-		fmt.Fprintf(&b, "%s: %s", name, strings.ReplaceAll(head, "\n", " "))
+		line := fmt.Sprintf("%s: %s", name, strings.ReplaceAll(head, "\n", " "))
 		if body != "" {
-			fmt.Fprintf(&b, " | %s", strings.ReplaceAll(body, "\n", "\\n"))
+			line += " | " + strings.ReplaceAll(body, "\n", "\\n")
 		}
-		b.WriteByte('\n')
+		lines = append(lines, line+"\n")
 	}
+	sortMessages(lines)
+	b.WriteString(strings.Join(lines, ""))
 	if beats > 0 {
 		fmt.Fprintf(&b, "%s: %d heart-beats\n", name, beats)
 	}
