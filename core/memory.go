@@ -18,6 +18,7 @@ const (
 // memoryQueue is what a queue has that is never stored. The messages that nobody
 // has received lie in the tail lane's window, which has no bounds of its own.
 type memoryQueue struct {
+	owner  *Owner
 	closed func()         // called when it ends; may be nil
 	ended  bool           // by an overflow: it takes nothing more
 	kept   map[Seq][]byte // records of messages that were received
@@ -61,7 +62,7 @@ func (c *Client) DeclareMemory(name string, cfg QueueConfig, o *Owner, closed fu
 	e.seq.end()
 	now := e.clock.now()
 	q := e.newQueue(&queueRecord{Name: name, ID: qid, CreatedAt: now, ModifiedAt: now, Config: cfg.clone()}, qid, QueueState{})
-	q.memory = &memoryQueue{closed: closed, kept: make(map[Seq][]byte)}
+	q.memory = &memoryQueue{owner: o, closed: closed, kept: make(map[Seq][]byte)}
 	q.clearLocked() // its window counts as memory's
 	info := q.infoLocked()
 	e.tableMu.Lock()

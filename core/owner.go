@@ -58,6 +58,14 @@ func (o *Owner) drop(q *queue, s Seq) {
 	delete(o.leases[q], s)
 }
 
+// forget drops a memory queue that is gone before its owner.
+func (o *Owner) forget(q *queue) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.queues = slices.DeleteFunc(o.queues, func(have *queue) bool { return have == q })
+	delete(o.leases, q)
+}
+
 // ReleaseOwner ends a session: its leases are ready again at their old places,
 // and its memory queues are gone.
 // abnormal says that the session was lost, which counts as a failure of what it

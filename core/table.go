@@ -357,6 +357,7 @@ func (c *Client) Delete(ctx context.Context, name string) error {
 		return err
 	case memory != nil:
 		memory.forgetMemory()
+		memory.memory.owner.forget(memory)
 		return nil
 	}
 	return wait(ctx, done)
