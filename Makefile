@@ -35,7 +35,7 @@ lint: ## go vet, staticcheck, gofumpt
 	if [ -n "$$found" ]; then echo "gofumpt would change:"; echo "$$found"; exit 1; fi
 
 .PHONY: deps
-deps: ## install what the tests need (Debian, Ubuntu): compiler, Node.js, Python clients
+deps: ## install what the tests need (Debian, Ubuntu): compiler, Node.js, Python and Ruby clients
 	.ci/deps
 
 .PHONY: test
@@ -54,5 +54,5 @@ soak: deps ## the long tests: 200 kills, more seeds, a minute of fuzzing for eac
 	FUZZ_TIME=$(FUZZ_TIME) .ci/fuzz
 
 .PHONY: conformance
-conformance: deps ## today: every SQS client of the tests (Go, boto3 and Celery old and new, AWS CLI, JavaScript) in full
-	.ci/with-clients $(GO) test -count=1 -v -timeout 30m ./e2e -run 'Boto3|Celery|SDK|SQSConsumer|CommandLine'
+conformance: deps ## today: every SQS and STOMP client of the tests (Go, Python, Ruby, JavaScript, AWS CLI) in full
+	.ci/with-clients $(GO) test -count=1 -v -timeout 30m ./e2e -run 'Boto3|Celery|SDK|SQSConsumer|CommandLine|STOMPClient'

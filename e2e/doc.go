@@ -16,6 +16,8 @@
 //   - LEASEMQ_CLIENTS=optional: a client that is not installed skips its test
 //   - LEASEMQ_PYTHON_OLD: interpreter with an old boto3 (/usr/bin/python3)
 //   - LEASEMQ_PYTHON_NEW: interpreter with a new boto3 (.cache/venv/bin/python)
+//   - LEASEMQ_PYTHON_STOMP: interpreter with stomp.py (/usr/bin/python3)
+//   - LEASEMQ_RUBY: interpreter with the gem stomp (/usr/bin/ruby)
 //   - LEASEMQ_AWS: the AWS CLI (.cache/venv/bin/aws)
 //   - LEASEMQ_NODE: Node.js (node); packages from node_modules of the module
 package e2e
