@@ -9,7 +9,7 @@
 // Environment:
 //
 //   - LEASEMQ_BROKER: path of the binary to test; empty: build it
-//   - LEASEMQ_KILLS: how often the kill test kills (10)
+//   - LEASEMQ_KILLS: how often each kill test kills (10, of STOMP 5)
 //   - LEASEMQ_POLLS: how many long polls TestAMessageWakesOnePoll parks (1,000)
 //   - LEASEMQ_SOAK=1: tests that have a long form run it
 //   - LEASEMQ_SEED: seed of the random tests; they print theirs
