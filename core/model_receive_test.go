@@ -15,10 +15,10 @@ func (r *rig) received(q *mQueue, o *core.ReceiveOptions, owner *mOwner, got []c
 	}
 	sel := selectorOf(o)
 	due := r.deliverable(q, sel, now)
-	// A receive may stop where it would have to read on, as for what is due, and
-	// finds too late that one which came back has expired.
+	// A receive may stop where it would have to read on, as for what is due, or
+	// behind what came back, which goes first and may have expired.
 	whole := alone && sel == nil && !q.cold && !r.p.paged && !slices.ContainsFunc(q.msgs, func(m *mMessage) bool {
-		return m.mayBeReady(now) && (m.due != 0 || m.received && m.expired(now))
+		return m.mayBeReady(now) && (m.due != 0 || m.received)
 	})
 	var given []*mMessage
 	for i := range got {

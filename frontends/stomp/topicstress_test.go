@@ -10,25 +10,27 @@ import (
 	"github.com/leasemq/broker/frontends/stomp/frame"
 )
 
+// subscribeTo returns a connection with a subscription of these headers.
+func subscribeTo(address string, heads ...string) (*peer, error) {
+	p, err := dialPeer(address)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.write(&frame.Frame{Command: frame.Subscribe, Headers: headers(append(heads, "receipt", "subscribed")...)}); err != nil {
+		return nil, err
+	}
+	_, err = p.read()
+	return p, err
+}
+
 // While subscribers come and go, durable subscriptions get each message once and
 // in order, and what is temporary goes with its connection.
 func TestTopicsWhileSubscribersComeAndGo(t *testing.T) {
 	address, client := listenAndServe(t, Options{TopicMessages: 100})
 	const count, durable, churners = 300, 3, 4
 	var all sync.WaitGroup
-	subscribe := func(heads ...string) (*peer, error) {
-		p, err := dialPeer(address)
-		if err != nil {
-			return nil, err
-		}
-		if err := p.write(&frame.Frame{Command: frame.Subscribe, Headers: headers(append(heads, "receipt", "subscribed")...)}); err != nil {
-			return nil, err
-		}
-		_, err = p.read()
-		return p, err
-	}
 	for i := range durable {
-		p, err := subscribe("id", strconv.Itoa(i), "destination", "/topic/t.*", "durable", "true")
+		p, err := subscribeTo(address, "id", strconv.Itoa(i), "destination", "/topic/t.*", "durable", "true")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -53,7 +55,7 @@ func TestTopicsWhileSubscribersComeAndGo(t *testing.T) {
 					return
 				default:
 				}
-				p, err := subscribe("id", "s", "destination", "/topic/t.>", "ack", "client")
+				p, err := subscribeTo(address, "id", "s", "destination", "/topic/t.>", "ack", "client")
 				if err != nil {
 					t.Error(err)
 					return
