@@ -309,3 +309,30 @@ func TestDeadLettersCrossProtocols(t *testing.T) {
 		"own": "x", "original-destination": "/queue/work", "x-first-death-queue": "work", "x-first-death-reason": "delivery_limit",
 	})
 }
+
+// TestSQSDrainsADurableSubscription subscribes to a topic durably, and has an SQS
+// client receive what is published.
+func TestSQSDrainsADurableSubscription(t *testing.T) {
+	n := startNode(t, "--memory")
+	sqs, stomp := dialRaw(t, n), dialSTOMP(t, n.stomp)
+	stomp.must(t, "SUBSCRIBE", "", "id", "s", "destination", "/topic/orders.*", "ack", "client", "durable", "true", "auto-delete", "false", "x-queue-name", "orders")
+	stomp.must(t, "DISCONNECT", "")
+	sender := dialSTOMP(t, n.stomp)
+	sender.must(t, "SEND", "other", "destination", "/topic/bills.eu")
+	for _, body := range []string{"1", "2"} {
+		sender.must(t, "SEND", body, "destination", "/topic/orders.eu", "city", "Zürich")
+	}
+	queue := n.url() + "/000000000000/orders"
+	for _, body := range []string{"1", "2"} {
+		got, err := sqs.receive(queue, 1, 5)
+		if err != nil || len(got) != 1 || got[0].Body != body || got[0].MessageAttributes["city"].StringValue != "Zürich" {
+			t.Fatalf("got %+v, %v; want %s", got, err, body)
+		}
+		if err := sqs.delete(queue, got[0].ReceiptHandle); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := sqs.receive(queue, 1, 0); err != nil || len(got) != 0 {
+		t.Errorf("one too many: %+v, %v", got, err)
+	}
+}
