@@ -24,10 +24,14 @@ const (
 	stompPlain        = "plain"
 	stompFrom         = "from" // messages of it are moved to stompTo in transactions
 	stompTo           = "to"
+	stompTopic        = "/topic/fan"
 )
 
 // stompParts are the queues that each transaction of a batcher sends to.
 func stompParts() []string { return []string{"part0", "part1", "part2"} }
+
+// stompFans are the queues of durable subscriptions to stompTopic.
+func stompFans() []string { return []string{"fan0", "fan1", "fan2"} }
 
 // stompEntry is what is known of one body.
 type stompEntry struct {
@@ -132,12 +136,14 @@ func (l *stompLedger) finish(left map[string]map[string]int) []string {
 		} else if e.gone && left[stompTo][body] == 0 {
 			l.violate("%s was moved, and is not in %s", body, stompTo)
 		}
-		parts := 0
-		for _, q := range stompParts() {
-			parts += min(left[q][body], 1)
-		}
-		if whole := len(stompParts()); parts != 0 && parts != whole || parts == 0 && l.entry(stompParts()[0], body).stored {
-			l.violate("%d of %d parts of transaction %s are there", parts, whole, body)
+		for _, queues := range [][]string{stompParts(), stompFans()} {
+			parts := 0
+			for _, q := range queues {
+				parts += min(left[q][body], 1)
+			}
+			if parts != 0 && parts != len(queues) || parts == 0 && l.entry(queues[0], body).stored {
+				l.violate("%s is not in all of %q: in %d", body, queues, parts)
+			}
 		}
 	}
 	return l.violations
@@ -171,6 +177,7 @@ func (c *stompLoad) run(r *rand.Rand) {
 		parts.Go(func() { c.part("consumer", c.consume) })
 		parts.Go(func() { c.part("mover", c.move) })
 		parts.Go(func() { c.part("batcher", c.batch) })
+		parts.Go(func() { c.part("publisher", c.publish) })
 	}
 	timer := time.NewTimer(crashRunMin + time.Duration(r.Int64N(int64(crashRunMax-crashRunMin))))
 	select {
@@ -220,14 +227,28 @@ func (c *stompLoad) produce(p *stompPeer, queue string) error {
 
 // batch sends a message to each of some queues in a transaction.
 func (c *stompLoad) batch(p *stompPeer) error {
-	for {
-		body := c.l.number()
+	return c.oneByOne(p, stompParts()[0], func(body string) [][]byte {
 		frames := [][]byte{stompOf("BEGIN", "", "transaction", body)}
 		for _, queue := range stompParts() {
 			frames = append(frames, stompOf("SEND", body, "destination", "/queue/"+queue, "transaction", body))
 		}
-		frames = append(frames, stompOf("COMMIT", "", "transaction", body, "receipt", body))
-		if err := p.write(frames...); err != nil {
+		return append(frames, stompOf("COMMIT", "", "transaction", body, "receipt", body))
+	})
+}
+
+// publish publishes to a topic.
+func (c *stompLoad) publish(p *stompPeer) error {
+	return c.oneByOne(p, stompFans()[0], func(body string) [][]byte {
+		return [][]byte{stompOf("SEND", body, "destination", stompTopic, "receipt", body)}
+	})
+}
+
+// oneByOne writes the frames of a body and waits for their RECEIPT, again and
+// again. What is stored then is booked for queue.
+func (c *stompLoad) oneByOne(p *stompPeer, queue string, frames func(body string) [][]byte) error {
+	for {
+		body := c.l.number()
+		if err := p.write(frames(body)...); err != nil {
 			return err
 		}
 		if f, err := p.read(); err != nil {
@@ -235,7 +256,7 @@ func (c *stompLoad) batch(p *stompPeer) error {
 		} else if f.headers["receipt-id"] != body {
 			return &stompError{message: fmt.Sprintf("receipt %+v, want %s", f, body)}
 		}
-		c.l.book(stompParts()[0], body, func(e *stompEntry) { e.stored = true })
+		c.l.book(queue, body, func(e *stompEntry) { e.stored = true })
 	}
 }
 
@@ -295,7 +316,7 @@ func drainSTOMP(t *testing.T, n *node) map[string]map[string]int {
 	t.Helper()
 	sqs := dialRaw(t, n)
 	left := make(map[string]map[string]int)
-	for _, queue := range append([]string{stompPlain, stompFrom, stompTo}, stompParts()...) {
+	for _, queue := range slices.Concat([]string{stompPlain, stompFrom, stompTo}, stompParts(), stompFans()) {
 		left[queue] = make(map[string]int)
 		url := sqs.createQueue(t, queue, nil)
 		for {
@@ -324,8 +345,15 @@ func killSTOMP(t *testing.T, kills int, args ...string) []string {
 	r := newRand(t)
 	args = append(args, "--data", t.TempDir())
 	l := &stompLedger{entries: make(map[string]*stompEntry)}
-	for range kills {
+	for kill := range kills {
 		load := &stompLoad{t: t, l: l, n: startNode(t, args...)}
+		for _, queue := range stompFans() {
+			if kill == 0 {
+				p := dialSTOMP(t, load.n.stomp)
+				p.must(t, "SUBSCRIBE", "", "id", "s", "destination", stompTopic, "ack", "client", "durable", "true", "x-queue-name", queue)
+				p.must(t, "DISCONNECT", "")
+			}
+		}
 		load.run(r)
 	}
 	n := startNode(t, args...)
