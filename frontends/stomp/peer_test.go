@@ -44,7 +44,8 @@ func TestGoStomp(t *testing.T) {
 	for _, version := range []gostomp.Version{gostomp.V10, gostomp.V11, gostomp.V12} {
 		t.Run(version.String(), func(t *testing.T) {
 			address, core := listenAndServe(t, Options{})
-			conn, err := gostomp.Dial("tcp", address, gostomp.ConnOpt.AcceptVersion(version),
+			// With a timeout the client may miss that the receipt of UNSUBSCRIBE has come.
+			conn, err := gostomp.Dial("tcp", address, gostomp.ConnOpt.AcceptVersion(version), gostomp.ConnOpt.UnsubscribeReceiptTimeout(0),
 				gostomp.ConnOpt.HeartBeat(5*time.Second, 5*time.Second), gostomp.ConnOpt.Login("user", "p:w"))
 			if err != nil {
 				t.Fatal(err)
