@@ -27,7 +27,16 @@ func TestTopicFilter(t *testing.T) {
 		{text: "100%", filter: "100%", back: "100%25"},
 		{text: "%zz.%2E", filter: "%zz/.", back: "%25zz.%2E"},
 		{text: "%252E", filter: "%2E"},
-		{text: "a.>.b"}, {text: "#.b"}, {text: "a+"}, {text: "+"}, {text: "%2B"}, {text: "a%23"}, {text: ""}, {text: "a\x00"}, {text: "%00"}, {text: "\xff"},
+		{text: "a.>.b"},
+		{text: "#.b"},
+		{text: "a+"},
+		{text: "+"},
+		{text: "%2B"},
+		{text: "a%23"},
+		{text: ""},
+		{text: "a\x00"},
+		{text: "%00"},
+		{text: "\xff"},
 		{text: strings.Repeat("a.", 200)},
 	}
 	for _, c := range cases {
