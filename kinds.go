@@ -27,6 +27,8 @@ type Host struct {
 	Engine *core.Engine
 	Config configs.Config
 	Logger *slog.Logger
+	// Authenticate tells whether a user has this password; nil: there are no users.
+	Authenticate func(name, password string) bool
 	// Collect adds to /metrics.
 	Collect func(prometheus.Collector)
 }
@@ -113,6 +115,7 @@ func openSTOMP(h Host) ([]Listener, error) {
 		TopicBytes:       c.TopicSize,
 		CloseSlow:        c.SlowSubscriber == "close",
 		NackToDeadLetter: c.Nack == "dead-letter",
+		Authenticate:     h.Authenticate,
 		Logger:           h.Logger,
 	}
 	if o.Hold == 0 {
@@ -122,8 +125,9 @@ func openSTOMP(h Host) ([]Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	listeners := withTLS(Listener{Name: server.Name(), Address: c.Listen, Serve: server.Serve}, c.TLSListen)
-	web := withTLS(Listener{Name: server.Name() + "_ws", Address: c.WSListen, Serve: server.ServeWebSocket}, c.WSTLSListen)
+	guarded := h.Authenticate != nil
+	listeners := withTLS(Listener{Name: server.Name(), Address: c.Listen, Serve: server.Serve, Guarded: guarded}, c.TLSListen)
+	web := withTLS(Listener{Name: server.Name() + "_ws", Address: c.WSListen, Serve: server.ServeWebSocket, Guarded: guarded}, c.WSTLSListen)
 	if c.WSListen == "" {
 		web = web[1:]
 	}

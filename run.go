@@ -33,6 +33,7 @@ type Node struct {
 	engine   *core.Engine
 	disk     diskGuard
 	certs    *certificates     // nil: none are configured
+	users    *users            // nil: none are configured
 	addrs    map[string]string // by listener
 	draining atomic.Bool
 
@@ -86,7 +87,7 @@ func (n *Node) Addrs() map[string]string { return maps.Clone(n.addrs) }
 func (n *Node) Client() *core.Client { return n.engine.Client(core.Principal{Origin: core.OriginCore}) }
 
 // Reload takes over what may change while the node runs: the access keys of SQS,
-// and what the files of TLS hold, whose names stay.
+// and what the files of users and of TLS hold, whose names stay.
 // The rest of c is checked and otherwise not looked at. After an error that the
 // checks find nothing has changed.
 func (n *Node) Reload(c configs.Config) error {
@@ -96,6 +97,11 @@ func (n *Node) Reload(c configs.Config) error {
 	var errs []error
 	if n.certs != nil {
 		if err := n.certs.reload(); err != nil {
+			errs = append(errs, fmt.Errorf("reload %w", err))
+		}
+	}
+	if n.users != nil {
+		if err := n.users.reload(); err != nil {
 			errs = append(errs, fmt.Errorf("reload %w", err))
 		}
 	}
@@ -131,6 +137,12 @@ func (n *Node) open(ctx context.Context) error {
 			return err
 		}
 		n.certs = certs
+	}
+	if file := n.settings.config.UsersFile; file != "" {
+		var err error
+		if n.users, err = openUsers(file); err != nil {
+			return err
+		}
 	}
 	fsync := newFsyncHistogram()
 	boot, err := n.openStorage(fsync)
@@ -194,12 +206,16 @@ func (n *Node) openStorage(fsync prometheus.Histogram) (core.Boot, error) {
 
 func (n *Node) openFrontend(ctx context.Context, name string, collectors *[]prometheus.Collector) error {
 	at := slices.IndexFunc(n.settings.kinds, func(k Kind) bool { return k.Name == name })
-	listeners, err := n.settings.kinds[at].Open(Host{
+	h := Host{
 		Engine:  n.engine,
 		Config:  n.settings.config,
 		Logger:  n.settings.log,
 		Collect: func(c prometheus.Collector) { *collectors = append(*collectors, c) },
-	})
+	}
+	if n.users != nil {
+		h.Authenticate = n.users.verify
+	}
+	listeners, err := n.settings.kinds[at].Open(h)
 	if err != nil {
 		return fmt.Errorf("open frontend %s: %w", name, err)
 	}

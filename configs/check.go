@@ -186,13 +186,14 @@ func (c Config) listeners(kinds []string) []listener {
 		)
 	}
 	if slices.Contains(c.Enabled(kinds), "stomp") {
-		const leave = "; or leave stomp out of frontends"
-		certs := c.TLS.ClientCAFile != ""
+		const leave = "; or set users_file, or leave stomp out of frontends"
+		users := c.UsersFile != ""
+		certs := users || c.TLS.ClientCAFile != ""
 		list = append(list,
-			listener{key: "stomp.listen", addr: c.STOMP.Listen, remedy: leave},
-			listener{key: "stomp.tls_listen", addr: c.STOMP.TLSListen, tls: true, guarded: certs, remedy: "; or set tls.client_ca_file"},
-			listener{key: "stomp.ws_listen", addr: c.STOMP.WSListen, optional: true, remedy: leave},
-			listener{key: "stomp.ws_tls_listen", addr: c.STOMP.WSTLSListen, tls: true, guarded: certs, remedy: "; or set tls.client_ca_file"},
+			listener{key: "stomp.listen", addr: c.STOMP.Listen, guarded: users, remedy: leave},
+			listener{key: "stomp.tls_listen", addr: c.STOMP.TLSListen, tls: true, guarded: certs, remedy: "; or set users_file or tls.client_ca_file"},
+			listener{key: "stomp.ws_listen", addr: c.STOMP.WSListen, optional: true, guarded: users, remedy: leave},
+			listener{key: "stomp.ws_tls_listen", addr: c.STOMP.WSTLSListen, tls: true, guarded: certs, remedy: "; or set users_file or tls.client_ca_file"},
 		)
 	}
 	return slices.DeleteFunc(list, func(l listener) bool { return (l.tls || l.optional) && l.addr == "" })

@@ -28,6 +28,7 @@ type Config struct {
 	Dev       bool     `yaml:"dev" flag:"dev" doc:"For tests and CI: listeners other than loopback are allowed without users, a missing SQS queue is created when it is first used, and the admin listener serves profiles under /debug/pprof."`
 	Node      Node     `yaml:"node"`
 	Storage   Storage  `yaml:"storage"`
+	UsersFile string   `yaml:"users_file" doc:"File of those who may use STOMP, a line of NAME:HASH each, as htpasswd -nB prints it; bcrypt and argon2id. Read again at a SIGHUP. Empty: anyone may, and other machines may not connect."`
 	TLS       TLS      `yaml:"tls"`
 	SQS       SQS      `yaml:"sqs"`
 	STOMP     STOMP    `yaml:"stomp"`

@@ -37,6 +37,9 @@ func (c *conn) login(f *frame.Frame) error {
 			return ""
 		}
 	}
+	if may := c.server.options.Authenticate; may != nil && !may(get("login"), get("passcode")) {
+		return fail("Access refused", "There is no such login with that passcode.")
+	}
 	sends, wants, err := parseHeartBeat(get("heart-beat"))
 	if err != nil {
 		return err

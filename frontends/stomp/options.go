@@ -48,6 +48,10 @@ type Options struct {
 	// of its queue.
 	NackToDeadLetter bool
 
+	// Authenticate tells whether a login has this passcode; nil: both are not
+	// looked at.
+	Authenticate func(login, passcode string) bool
+
 	Logger *slog.Logger // slog.Default
 }
 

@@ -1,0 +1,44 @@
+package broker
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"sync/atomic"
+
+	"github.com/leasemq/broker/core/auth"
+)
+
+// usersFileBytesMax bounds what is read of a users file.
+const usersFileBytesMax = 64 << 20
+
+// users are those of a file, read again on demand.
+type users struct {
+	file    string
+	current atomic.Pointer[auth.Users]
+}
+
+func openUsers(file string) (*users, error) {
+	u := &users{file: file}
+	return u, u.reload()
+}
+
+// reload reads the file again. After an error nothing has changed.
+func (u *users) reload() error {
+	f, err := os.Open(u.file)
+	if err != nil {
+		return fmt.Errorf("users: %w", err)
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return fmt.Errorf("users: %s is not a file", u.file)
+	}
+	list, err := auth.ParseUsers(io.LimitReader(f, usersFileBytesMax))
+	if err != nil {
+		return fmt.Errorf("users: %s: %w", u.file, err)
+	}
+	u.current.Store(list)
+	return nil
+}
+
+func (u *users) verify(name, password string) bool { return u.current.Load().Verify(name, password) }
