@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -46,10 +47,23 @@ func newServeCommand(std streams, name string) *cobra.Command {
 	return cmd
 }
 
+// spareThreads lets two more goroutines run than there are processors, unless
+// GOMAXPROCS says how many. One that comes back from an fsync would else wait
+// until a processor has run through what else can run, and all whom that fsync is
+// to answer with it. It costs that Go no longer follows changes of a container's
+// limit.
+func spareThreads() {
+	const spare = 2
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + spare)
+	}
+}
+
 // serve runs a node until ctx ends or the node fails. At each SIGHUP it takes the
 // settings that again loads.
 func serve(ctx context.Context, cfg configs.Config, again func() (*configs.Loaded, error), portsFile string, stderr io.Writer) error {
 	log := newLogger(cfg.Log, stderr)
+	spareThreads()
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
