@@ -243,15 +243,16 @@ func (q *queue) sweepRing() {
 	}
 }
 
-// tidy forgets a lane that holds nothing. One whose last deletion is not durable
-// is forgotten with that.
+// tidy forgets a lane that holds nothing: what is left of what was sent to it
+// lately are holes. One whose last deletion is not durable is forgotten with that.
 func (q *queue) tidy(l *lane) {
 	if l.inRing && l.count == 0 && len(q.views) > 0 {
 		q.sweepRing()
 	}
-	if l == q.tail || l.count > 0 || l.inRing || l.paging || l.asleep || len(l.flying) > 0 || l.win.len() > 0 || l.recent.len() > 0 {
+	if l == q.tail || l.count > 0 || l.inRing || l.paging || l.asleep || len(l.flying) > 0 || l.win.len() > 0 {
 		return
 	}
+	l.recent.reset()
 	if q.lanes[l.place] == l {
 		delete(q.lanes, l.place)
 		q.forgetLane(l)
