@@ -26,6 +26,8 @@ type certificates struct {
 	log   *slog.Logger
 	every time.Duration
 
+	loading sync.Mutex // held while files are read, which others do not wait for
+
 	mu      sync.Mutex
 	config  *tls.Config
 	seen    []fileState // of what config was made from, or could not be
@@ -42,9 +44,7 @@ type fileState struct {
 // openCertificates reads the files that c names.
 func openCertificates(c configs.TLS, log *slog.Logger) (*certificates, error) {
 	cs := &certificates{files: c, log: log, every: certificateCheckEvery}
-	cs.mu.Lock()
-	defer cs.mu.Unlock()
-	if err := cs.loadLocked(); err != nil {
+	if err := cs.reload(); err != nil {
 		return nil, err
 	}
 	return cs, nil
@@ -61,35 +61,39 @@ func (cs *certificates) server() *tls.Config {
 // current returns what the next connection gets.
 func (cs *certificates) current() *tls.Config {
 	cs.mu.Lock()
-	defer cs.mu.Unlock()
-	if now := time.Now(); now.Sub(cs.checked) >= cs.every {
+	now := time.Now()
+	look, seen := now.Sub(cs.checked) >= cs.every, cs.seen
+	if look {
 		cs.checked = now
-		if states, err := cs.states(); err != nil || !slices.Equal(states, cs.seen) {
-			cs.reloadLocked(states)
+	}
+	cs.mu.Unlock()
+	if look {
+		if states, err := cs.states(); err != nil || !slices.Equal(states, seen) {
+			cs.renew(states)
 		}
 	}
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
 	return cs.config
 }
 
-// reload reads the files again now.
-func (cs *certificates) reload() error {
-	cs.mu.Lock()
-	defer cs.mu.Unlock()
-	return cs.loadLocked()
-}
-
-// reloadLocked keeps what there was if the new files are of no use, which may be
-// half a change: they are read again when they change once more.
-func (cs *certificates) reloadLocked(states []fileState) {
-	if err := cs.loadLocked(); err != nil {
+// renew keeps what there was if the new files are of no use, which may be half a
+// change: they are read again when they change once more.
+func (cs *certificates) renew(states []fileState) {
+	if err := cs.reload(); err != nil {
 		cs.log.Error("certificates could not be read again; the old ones stay", "error", err)
+		cs.mu.Lock()
 		cs.seen = states
+		cs.mu.Unlock()
 		return
 	}
 	cs.log.Info("certificates were read again", "certificate", cs.files.CertFile)
 }
 
-func (cs *certificates) loadLocked() error {
+// reload reads the files now. After an error nothing has changed.
+func (cs *certificates) reload() error {
+	cs.loading.Lock()
+	defer cs.loading.Unlock()
 	states, err := cs.states()
 	if err != nil {
 		return err
@@ -110,6 +114,8 @@ func (cs *certificates) loadLocked() error {
 		}
 		config.ClientAuth = tls.RequireAndVerifyClientCert
 	}
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
 	cs.config, cs.seen, cs.checked = config, states, time.Now()
 	return nil
 }

@@ -2,15 +2,11 @@ package broker
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"sync/atomic"
 
 	"github.com/leasemq/broker/core/auth"
 )
-
-// usersFileBytesMax bounds what is read of a users file.
-const usersFileBytesMax = 64 << 20
 
 // users are those of a file, read again on demand.
 type users struct {
@@ -33,7 +29,7 @@ func (u *users) reload() error {
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
 		return fmt.Errorf("users: %s is not a file", u.file)
 	}
-	list, err := auth.ParseUsers(io.LimitReader(f, usersFileBytesMax))
+	list, err := auth.ParseUsers(f) // which bounds lines and users
 	if err != nil {
 		return fmt.Errorf("users: %s: %w", u.file, err)
 	}
