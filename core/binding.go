@@ -34,8 +34,32 @@ type Binding struct {
 // what frontends keep with a binding.
 type BindingOptions struct {
 	NoLocal string // messages whose TopicPublish.From is the same are passed over; empty: none
+	Accept  Accept
 	QoS     uint8  // kept for frontends
 	Data    []byte // the same: opaque
+}
+
+// Accept says which publishes a binding lets through. The numbers are stored.
+type Accept uint8
+
+// The values of Accept.
+const (
+	AcceptAll        Accept = 0
+	AcceptReliable   Accept = 1 // those that are not TopicPublish.Unreliable
+	AcceptUnreliable Accept = 2 // those that are
+)
+
+// wants tells whether the binding lets p through.
+func (o *BindingOptions) wants(p *TopicPublish) bool {
+	switch {
+	case o.NoLocal != "" && o.NoLocal == p.From:
+		return false
+	case o.Accept == AcceptReliable:
+		return !p.Unreliable
+	case o.Accept == AcceptUnreliable:
+		return p.Unreliable
+	}
+	return true
 }
 
 // After is where Client.Bindings of all queues goes on behind b.
@@ -63,7 +87,7 @@ type topicTable struct {
 // the queue's name keeps it apart from a longer one that begins alike.
 const (
 	bindingPrefix  = "binding/"
-	bindingVersion = 1
+	bindingVersion = 2
 )
 
 func queueBindingPrefix(queue string) string {
@@ -74,10 +98,10 @@ func queueBindingPrefix(queue string) string {
 func (b *Binding) record() string { return queueBindingPrefix(b.Queue) + b.Filter }
 
 // append appends the value of b's record: version, Queue.ID (uvarint), origin,
-// QoS, and no-local and data, each with its length (uvarint).
+// QoS, accept, and no-local and data, each with its length (uvarint).
 func (b *binding) append(v []byte) []byte {
 	v = binary.AppendUvarint(append(v, bindingVersion), uint64(b.id))
-	v = append(v, byte(b.Origin), b.Options.QoS)
+	v = append(v, byte(b.Origin), b.Options.QoS, byte(b.Options.Accept))
 	v = appendString(v, b.Options.NoLocal)
 	return appendBytes(v, b.Options.Data)
 }
@@ -88,8 +112,11 @@ func decodeBinding(name string, v []byte) (*binding, error) {
 	version := r.byte()
 	b := &binding{id: QID(r.uvarint())}
 	b.Origin, b.Options.QoS = Origin(r.byte()), r.byte()
+	if version > 1 {
+		b.Options.Accept = Accept(r.byte())
+	}
 	b.Options.NoLocal, b.Options.Data = string(r.bytes()), slices.Clone(r.bytes())
-	ok := !r.bad && version == bindingVersion && len(r.b) == 0
+	ok := !r.bad && version >= 1 && version <= bindingVersion && b.Options.Accept <= AcceptUnreliable && len(r.b) == 0
 	if ok {
 		b.Queue, b.Filter, ok = cutBinding(strings.TrimPrefix(name, bindingPrefix))
 	}
@@ -202,7 +229,7 @@ func (c *Client) Bind(ctx context.Context, b Binding) error {
 	if match.CheckFilter(b.Filter) != nil {
 		return ErrInvalidTopic
 	}
-	if len(b.Options.NoLocal)+len(b.Options.Data) > BindingOptionBytesMax {
+	if len(b.Options.NoLocal)+len(b.Options.Data) > BindingOptionBytesMax || b.Options.Accept > AcceptUnreliable {
 		return ErrInvalidArgument
 	}
 	if err := e.topics.loaded(); err != nil {
@@ -248,8 +275,9 @@ func (q *queue) bind(b *Binding) (*commit, error) {
 
 // same tells whether b says what is known already.
 func (b *binding) same(o *Binding) bool {
-	return b.Origin == o.Origin && b.Options.NoLocal == o.Options.NoLocal && b.Options.QoS == o.Options.QoS &&
-		string(b.Options.Data) == string(o.Options.Data)
+	x, y := &b.Options, &o.Options
+	return b.Origin == o.Origin && x.NoLocal == y.NoLocal && x.Accept == y.Accept && x.QoS == y.QoS &&
+		string(x.Data) == string(y.Data)
 }
 
 // Unbind removes a binding and answers when that is durable. What the queue has
@@ -291,16 +319,11 @@ func (c *Client) Unbind(ctx context.Context, filter, name string) error {
 // for their queue alone.
 func (c *Client) Bindings(ctx context.Context, name, after string, most int) ([]Binding, error) {
 	e := c.engine
-	if err := e.up(); err != nil {
-		return nil, err
-	}
 	if err := e.topics.loaded(); err != nil {
 		return nil, err
 	}
-	if done := e.seq.barrier(); done != nil {
-		if err := wait(ctx, done); err != nil {
-			return nil, err
-		}
+	if err := e.read(ctx); err != nil {
+		return nil, err
 	}
 	var out []Binding
 	if name != "" {

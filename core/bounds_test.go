@@ -58,3 +58,39 @@ func TestGrantBoundsAReceive(t *testing.T) {
 		}
 	})
 }
+
+// TestRecordsAreBounded puts records at the bounds of names and values, and beyond.
+func TestRecordsAreBounded(t *testing.T) {
+	onNode(t, new(node), func(t *testing.T, n *node) {
+		long, large := strings.Repeat("n", core.RecordNameBytesMax), make([]byte, core.RecordValueBytesMax)
+		tx := n.client.Begin()
+		for _, bad := range []error{
+			tx.PutRecord("", nil), tx.DropRecord(""), tx.PutRecord(long+"n", nil), tx.DropRecord(long + "n"),
+			tx.PutRecord("a", append(large, 0)),
+		} {
+			if !errors.Is(bad, core.ErrInvalidArgument) {
+				t.Errorf("a record out of bounds: %v, want ErrInvalidArgument", bad)
+			}
+		}
+		if err := errors.Join(tx.PutRecord(long, large), tx.PutRecord("empty", nil)); err != nil {
+			t.Fatalf("records at the bounds: %v", err)
+		}
+		for range core.TxOpsMax - 2 {
+			if err := tx.DropRecord("none"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := tx.DropRecord("none"); !errors.Is(err, core.ErrInvalidArgument) {
+			t.Errorf("operation %d: %v, want ErrInvalidArgument", core.TxOpsMax+1, err)
+		}
+		if _, err := tx.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if v, err := n.client.Record(t.Context(), long); err != nil || len(v) != len(large) {
+			t.Errorf("a record at the bounds: %d bytes, %v", len(v), err)
+		}
+		if v, err := n.client.Record(t.Context(), "empty"); err != nil || v == nil || len(v) != 0 {
+			t.Errorf("an empty record: %v, %v", v, err)
+		}
+	})
+}

@@ -13,12 +13,6 @@ import (
 // record. Nothing of it is kept in memory.
 const retainedPrefix = "retained/"
 
-// A walk through retained values reads so many, or so much, at a time.
-const (
-	retainedPage      = 256
-	retainedPageBytes = 1 << 20
-)
-
 // retainedSlots is how many groups of topics are told apart by retainedTable.
 const retainedSlots = 1 << 12
 
@@ -53,20 +47,14 @@ func (f *fan) retain(g *group) {
 
 // Retained calls visit with the retained value of each topic that a filter
 // matches, until it returns false. What was published before the call is there;
-// what is published meanwhile may be. Values are read a page at a time, and
-// nothing is held while visit runs.
+// what is published meanwhile may be. Nothing is held while visit runs.
 func (c *Client) Retained(ctx context.Context, filter string, visit func(topic string, m *Stored) bool) error {
 	e := c.engine
 	if match.CheckFilter(filter) != nil {
 		return ErrInvalidTopic
 	}
-	if err := e.up(); err != nil {
+	if err := e.read(ctx); err != nil {
 		return err
-	}
-	if done := e.seq.barrier(); done != nil {
-		if err := wait(ctx, done); err != nil {
-			return err
-		}
 	}
 	more := true
 	show := func(topic string, rec []byte) (bool, error) {
@@ -107,40 +95,21 @@ func cutLiteral(filter string) (string, bool) {
 }
 
 // walkRetained calls visit with the values of the topics that begin with prefix,
-// by pages, in the order of their names.
+// in the order of their names.
 func (e *Engine) walkRetained(prefix string, visit func(topic string, rec []byte) (bool, error)) error {
-	type value struct {
-		topic string
-		rec   []byte
+	var bad error
+	err := e.walkRecords(retainedPrefix+prefix, "", func(name string, rec []byte) bool {
+		if bad = checkRecord(rec); bad != nil {
+			return false
+		}
+		var more bool
+		more, bad = visit(name[len(retainedPrefix):], rec)
+		return more && bad == nil
+	})
+	if err == nil {
+		err = bad
 	}
-	for after := ""; ; {
-		var page []value
-		size := 0
-		var bad error
-		err := e.store.Records(retainedPrefix+prefix, after, func(name string, rec []byte) bool {
-			if bad = checkRecord(rec); bad != nil {
-				return false
-			}
-			page = append(page, value{name[len(retainedPrefix):], append([]byte(nil), rec...)})
-			size += len(rec)
-			return len(page) < retainedPage && size < retainedPageBytes
-		})
-		if err == nil {
-			err = bad
-		}
-		if err != nil {
-			return err
-		}
-		for _, v := range page {
-			if more, err := visit(v.topic, v.rec); err != nil || !more {
-				return err
-			}
-		}
-		if len(page) < retainedPage && size < retainedPageBytes {
-			return nil
-		}
-		after = retainedPrefix + page[len(page)-1].topic
-	}
+	return err
 }
 
 // sweepRetained removes the values that have expired, if there may be any.

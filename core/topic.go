@@ -21,6 +21,8 @@ type TopicPublish struct {
 	Retain bool
 	// From names who publishes: bindings with the same NoLocal are passed over.
 	From string
+	// Unreliable says that the messages may be lost (QoS 0), for BindingOptions.Accept.
+	Unreliable bool
 }
 
 // TopicResult tells what became of a message that was published to a topic.
@@ -104,7 +106,7 @@ func (e *Engine) targets(p *TopicPublish) ([]*queue, error) {
 	bindings := e.topics.tree.Append(room[:0], p.Topic)
 	queues := make([]*queue, 0, len(bindings))
 	for _, b := range bindings {
-		if b.Options.NoLocal != "" && b.Options.NoLocal == p.From {
+		if !b.Options.wants(p) {
 			continue
 		}
 		q, err := e.queue(b.Queue)

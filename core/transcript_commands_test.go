@@ -28,7 +28,7 @@ func commands() map[string]func(*call) string {
 		"move": startMove, "moves": moves, "cancel-move": cancelMove, "bury": bury,
 		"session": session, "end": endSession,
 		"bind": bind, "unbind": unbind, "bindings": bindings, "pub": publishTopic, "pub-async": publishTopicAsync, "retained": retained,
-		"tx": tx, "commit": commitTx, "rollback": rollback,
+		"tx": tx, "commit": commitTx, "rollback": rollback, "record": record, "records": records,
 		"bg": background, "cancel": cancel, "waiting": waiting, "drain": drain, "close": closeEngine,
 		"hold": hold, "go": resume, "fail-commits": failCommits, "refuse-producers": refuseProducers,
 		"changes": changes, "skip-changes": func(c *call) string { c.s.print.take(); return "" },
@@ -443,7 +443,8 @@ func endSession(c *call) string {
 	return fault(c.s.n.client.ReleaseOwner(c.s.owner(c.arg(0)), abnormal))
 }
 
-// tx adds to a transaction: "tx t send q a", "tx t settle q delete:a".
+// tx adds to a transaction: "tx t send q a", "tx t settle q delete:a", "tx t put-record
+// name value".
 func tx(c *call) string {
 	s := c.s
 	t := s.txs[c.arg(0)]
@@ -455,6 +456,9 @@ func tx(c *call) string {
 		return ""
 	}
 	what, q := c.arg(1), c.arg(2)
+	if what == "drop-record" {
+		return fault(t.DropRecord(q))
+	}
 	inner := &call{ctx: c.ctx, s: s, set: make(map[string]string)}
 	for _, w := range c.args[3:] {
 		if key, value, ok := strings.Cut(w, "="); ok {
@@ -477,6 +481,8 @@ func tx(c *call) string {
 		} else if what == "pub" || what == "retain" {
 			one := &call{ctx: c.ctx, s: s, set: inner.set}
 			err = t.PublishTopic(core.TopicPublish{Topic: q, Retain: what == "retain", Messages: one.messages([]string{w})})
+		} else if what == "put-record" {
+			err = t.PutRecord(q, []byte(w))
 		}
 		if err != nil {
 			return fault(err)

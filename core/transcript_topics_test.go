@@ -14,6 +14,7 @@ func bind(c *call) string {
 	b := core.Binding{Filter: c.arg(0), Queue: c.arg(1), Origin: core.OriginAdmin}
 	b.Options.QoS = uint8(c.number("qos", 0))
 	b.Options.NoLocal, _ = c.take("no-local")
+	b.Options.Accept = core.Accept(c.number("accept", 0))
 	if data, ok := c.take("data"); ok {
 		b.Options.Data = []byte(data)
 	}
@@ -40,6 +41,9 @@ func bindings(c *call) string {
 			line := b.Filter + " " + b.Queue
 			if b.Options.QoS > 0 {
 				line += fmt.Sprintf(" qos=%d", b.Options.QoS)
+			}
+			if b.Options.Accept > 0 {
+				line += fmt.Sprintf(" accept=%d", b.Options.Accept)
 			}
 			if b.Options.NoLocal != "" {
 				line += " no-local=" + b.Options.NoLocal
@@ -70,6 +74,7 @@ func (c *call) publish() core.TopicPublish {
 	p := core.TopicPublish{Topic: c.arg(0)}
 	p.From, _ = c.take("from")
 	p.Retain = c.flag("retain")
+	p.Unreliable = c.flag("unreliable")
 	bodies := slices.Clone(c.args[1:])
 	for i, b := range bodies {
 		if b == "(nothing)" {
@@ -141,4 +146,35 @@ func declareMemory(c *call) string {
 	c.configure(&cfg)
 	_, err := c.s.n.client.DeclareMemory(c.arg(0), cfg, c.s.owner(c.arg(1)), func() { c.s.closed(c.arg(0)) })
 	return fault(err)
+}
+
+// record is "record name".
+func record(c *call) string {
+	v, err := c.s.n.client.Record(c.ctx, c.arg(0))
+	switch {
+	case err != nil:
+		return fault(err)
+	case v == nil:
+		return "nothing"
+	}
+	return string(v)
+}
+
+// records is "records prefix": after= goes on behind a name, max= ends it after so
+// many.
+func records(c *call) string {
+	after, _ := c.take("after")
+	most := c.number("max", 100)
+	var out []string
+	err := c.s.n.client.Records(c.ctx, c.arg(0), after, func(name string, value []byte) bool {
+		out = append(out, fmt.Sprintf("%s=%s", name, value))
+		return len(out) < most
+	})
+	if err != nil {
+		out = append(out, fault(err))
+	}
+	if len(out) == 0 {
+		return "nothing"
+	}
+	return strings.Join(out, "\n")
 }

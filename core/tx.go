@@ -8,15 +8,17 @@ import (
 // TxOpsMax bounds the operations of a transaction.
 const TxOpsMax = 10_000
 
-// Tx collects sends, publishes to topics and settlements that become one Change:
-// all or nothing. It is used by one goroutine, and only once.
+// Tx collects sends, publishes to topics, settlements and records that become one
+// Change: all or nothing. It is used by one goroutine, and only once.
 type Tx struct {
-	client *Client
-	ops    []txOp
-	sends  int // results of Commit
-	copies int // results of Topics
-	done   bool
-	topics []TopicResult
+	client  *Client
+	ops     []txOp
+	records []txRecord
+	size    int // operations
+	sends   int // results of Commit
+	copies  int // results of Topics
+	done    bool
+	topics  []TopicResult
 }
 
 // txOp is one operation: a send or a settlement, or, without a queue, a publish
@@ -33,9 +35,10 @@ func (c *Client) Begin() *Tx { return &Tx{client: c} }
 
 // add adds an operation that counts as n.
 func (t *Tx) add(op txOp, n int) error {
-	if t.done || len(t.ops)+t.copies+n > TxOpsMax {
+	if t.done || t.size+n > TxOpsMax {
 		return ErrInvalidArgument
 	}
+	t.size += n
 	t.ops = append(t.ops, op)
 	return nil
 }
@@ -72,7 +75,7 @@ func (t *Tx) Settle(queue string, s Settlement) error {
 func (t *Tx) Topics() []TopicResult { return t.topics }
 
 // Rollback forgets the transaction.
-func (t *Tx) Rollback() { t.done, t.ops = true, nil }
+func (t *Tx) Rollback() { t.done, t.ops, t.records = true, nil, nil }
 
 // Commit applies all of it as one Change and answers when that is durable, with
 // a result for each Publish in order. On an error nothing has happened, unless
@@ -107,7 +110,7 @@ func (t *Tx) commit(async func([]Published, error)) ([]Published, *commit, error
 		return nil, nil, ErrInvalidArgument
 	}
 	t.done = true
-	if len(t.ops) == 0 {
+	if t.size == 0 {
 		return nil, nil, nil // nothing would ever be committed
 	}
 	e := t.client.engine
@@ -128,6 +131,9 @@ func (t *Tx) commit(async func([]Published, error)) ([]Published, *commit, error
 			countCopies(parts, t.topics)
 			for _, f := range retain {
 				f.retain(g)
+			}
+			for i := range t.records {
+				t.records[i].write(g)
 			}
 			for i := range parts {
 				for j := range parts[i].drafts {
