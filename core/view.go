@@ -93,6 +93,8 @@ func (q *queue) viewOf(sel *selector.Selector) (*view, error) {
 			q.views = make(map[string]*view)
 		}
 		q.views[sel.Text()] = v
+		// What is due ahead may have no timer: without views a receive would find it.
+		q.armLocked()
 	}
 	if !v.started {
 		q.startView(v)
