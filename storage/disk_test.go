@@ -194,7 +194,7 @@ func TestWatermarkCrossingsAreTold(t *testing.T) {
 
 func TestWatermarkIsTheSmallerOfBytesAndFraction(t *testing.T) {
 	o := Options{}.withDefaults()
-	for _, c := range []struct{ total, want uint64 }{{1 << 40, 5 << 30}, {10 << 30, 512 << 20}, {1 << 30, 128 << 20}, {64 << 20, 16 << 20}} {
+	for _, c := range []struct{ total, want uint64 }{{1 << 40, 5 << 30}, {10 << 30, 512 << 20}, {1 << 30, 144 << 20}, {64 << 20, 16 << 20}} {
 		if got := o.watermark(c.total); got != c.want {
 			t.Errorf("disk of %d: %d, want %d", c.total, got, c.want)
 		}

@@ -276,7 +276,7 @@ func TestMemTablesFitASmallDisk(t *testing.T) {
 	for _, c := range []struct {
 		total uint64
 		want  int
-	}{{1 << 40, 32 << 20}, {2 << 30, 32 << 20}, {256 << 20, 4 << 20}, {16 << 20, 1 << 20}} {
+	}{{1 << 40, 40 << 20}, {4 << 30, 40 << 20}, {2 << 30, 32 << 20}, {256 << 20, 4 << 20}, {16 << 20, 1 << 20}} {
 		p := ProfileDefault()
 		p.fitDisk(c.total)
 		if p.MemTableBytes != c.want {

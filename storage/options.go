@@ -112,7 +112,7 @@ type Profile struct {
 // (the cache is Go heap: a larger one leaves the collector no room), and a
 // replay at about a second.
 func ProfileDefault() Profile {
-	return Profile{MemTableBytes: 32 << 20, MemTablesMax: 3, CacheBytes: 128 << 20, LiveLogBytesMax: 64 << 20}
+	return Profile{MemTableBytes: 40 << 20, MemTablesMax: 3, CacheBytes: 128 << 20, LiveLogBytesMax: 64 << 20}
 }
 
 // ProfileLarge trades memory and restart time for less write amplification.
