@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/leasemq/broker/core/match"
+	"github.com/leasemq/broker/core/selector"
 )
 
 // Bounds of bindings.
@@ -35,8 +36,11 @@ type Binding struct {
 type BindingOptions struct {
 	NoLocal string // messages whose TopicPublish.From is the same are passed over; empty: none
 	Accept  Accept
-	QoS     uint8  // kept for frontends
-	Data    []byte // the same: opaque
+	// Selector, of package selector, selects among the messages as they are
+	// published; a queue gets what one of its bindings selects. Empty: all.
+	Selector string
+	QoS      uint8  // kept for frontends
+	Data     []byte // the same: opaque
 }
 
 // Accept says which publishes a binding lets through. The numbers are stored.
@@ -70,6 +74,7 @@ type binding struct {
 	Binding
 	id    QID    // Queue.ID
 	group uint64 // that stores it
+	sel   *selector.Selector
 }
 
 // topicTable holds the bindings of a node. Its lock is taken last of all, under
@@ -87,7 +92,7 @@ type topicTable struct {
 // the queue's name keeps it apart from a longer one that begins alike.
 const (
 	bindingPrefix  = "binding/"
-	bindingVersion = 2
+	bindingVersion = 3
 )
 
 func queueBindingPrefix(queue string) string {
@@ -98,12 +103,13 @@ func queueBindingPrefix(queue string) string {
 func (b *Binding) record() string { return queueBindingPrefix(b.Queue) + b.Filter }
 
 // append appends the value of b's record: version, Queue.ID (uvarint), origin,
-// QoS, accept, and no-local and data, each with its length (uvarint).
+// QoS, accept, and no-local, data and selector, each with its length (uvarint).
 func (b *binding) append(v []byte) []byte {
 	v = binary.AppendUvarint(append(v, bindingVersion), uint64(b.id))
 	v = append(v, byte(b.Origin), b.Options.QoS, byte(b.Options.Accept))
 	v = appendString(v, b.Options.NoLocal)
-	return appendBytes(v, b.Options.Data)
+	v = appendBytes(v, b.Options.Data)
+	return appendString(v, b.Options.Selector)
 }
 
 // decodeBinding reads a record of the name and value that a binding has.
@@ -116,9 +122,17 @@ func decodeBinding(name string, v []byte) (*binding, error) {
 		b.Options.Accept = Accept(r.byte())
 	}
 	b.Options.NoLocal, b.Options.Data = string(r.bytes()), slices.Clone(r.bytes())
+	if version > 2 {
+		b.Options.Selector = string(r.bytes())
+	}
 	ok := !r.bad && version >= 1 && version <= bindingVersion && b.Options.Accept <= AcceptUnreliable && len(r.b) == 0
 	if ok {
 		b.Queue, b.Filter, ok = cutBinding(strings.TrimPrefix(name, bindingPrefix))
+	}
+	if ok {
+		var err error
+		b.sel, err = selector.Parse(b.Options.Selector)
+		ok = err == nil
 	}
 	if !ok || match.CheckFilter(b.Filter) != nil {
 		return nil, fmt.Errorf("record of a binding, %q: %w", name, ErrCorrupt)
@@ -223,7 +237,8 @@ func (t *topicTable) forget(g *group, q *queue) {
 
 // Bind binds a queue, which must exist, to the topics that a filter matches, and
 // answers when that is durable, which for a memory queue it never is. A binding of
-// the same filter and queue is replaced.
+// the same filter and queue is replaced. The error for a selector that cannot be
+// parsed is that of package selector, and ErrInvalidArgument.
 func (c *Client) Bind(ctx context.Context, b Binding) error {
 	e := c.engine
 	if match.CheckFilter(b.Filter) != nil {
@@ -232,12 +247,16 @@ func (c *Client) Bind(ctx context.Context, b Binding) error {
 	if len(b.Options.NoLocal)+len(b.Options.Data) > BindingOptionBytesMax || b.Options.Accept > AcceptUnreliable {
 		return ErrInvalidArgument
 	}
+	sel, err := selector.Parse(b.Options.Selector)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalidArgument, err)
+	}
 	if err := e.topics.loaded(); err != nil {
 		return err
 	}
 	var done *commit
-	err := e.with(b.Queue, func(q *queue) (err error) {
-		done, err = q.bind(&b)
+	err = e.with(b.Queue, func(q *queue) (err error) {
+		done, err = q.bind(&b, sel)
 		return err
 	})
 	if err != nil || done == nil {
@@ -247,7 +266,7 @@ func (c *Client) Bind(ctx context.Context, b Binding) error {
 }
 
 // bind returns the commit to wait for, nil if the binding is durable.
-func (q *queue) bind(b *Binding) (*commit, error) {
+func (q *queue) bind(b *Binding, sel *selector.Selector) (*commit, error) {
 	e := q.engine
 	old, n := e.topics.find(q.id, b.Filter)
 	switch {
@@ -256,7 +275,7 @@ func (q *queue) bind(b *Binding) (*commit, error) {
 	case old == nil && n >= QueueBindingsMax:
 		return nil, ErrTooManyBindings
 	}
-	fresh := &binding{Binding: *b, id: q.id}
+	fresh := &binding{Binding: *b, id: q.id, sel: sel}
 	fresh.Options.Data = slices.Clone(b.Options.Data)
 	if q.memory != nil {
 		e.topics.put(fresh)
@@ -277,7 +296,7 @@ func (q *queue) bind(b *Binding) (*commit, error) {
 func (b *binding) same(o *Binding) bool {
 	x, y := &b.Options, &o.Options
 	return b.Origin == o.Origin && x.NoLocal == y.NoLocal && x.Accept == y.Accept && x.QoS == y.QoS &&
-		string(x.Data) == string(y.Data)
+		x.Selector == y.Selector && string(x.Data) == string(y.Data)
 }
 
 // Unbind removes a binding and answers when that is durable. What the queue has

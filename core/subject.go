@@ -32,13 +32,19 @@ func newSubject() *subject {
 
 // matches tells whether the message of a record is selected.
 func (x *subject) matches(sel *selector.Selector, rec []byte) (bool, error) {
-	if err := decodeRecord(rec, &x.s); err != nil {
+	if err := x.show(rec); err != nil {
 		return false, err
 	}
-	ok := sel.Match(x.get)
+	ok := x.selected(sel)
 	x.s = Stored{} // the record is not kept
 	return ok, nil
 }
+
+// show has x show the message of a record, which is kept.
+func (x *subject) show(rec []byte) error { return decodeRecord(rec, &x.s) }
+
+// selected tells whether a selector selects what is shown.
+func (x *subject) selected(sel *selector.Selector) bool { return sel.Match(x.get) }
 
 func (x *subject) value(name string) (selector.Value, bool) {
 	switch name {
@@ -110,5 +116,5 @@ func (x *subject) find(name string) (value, typ []byte, ok bool) {
 func (m *Stored) Selected(sel *selector.Selector) bool {
 	x := newSubject()
 	x.s = *m
-	return sel.Match(x.get)
+	return x.selected(sel)
 }

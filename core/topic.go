@@ -3,9 +3,11 @@ package core
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/leasemq/broker/core/match"
+	"github.com/leasemq/broker/core/selector"
 )
 
 // fanBytesMax bounds what the copies of one publish come to.
@@ -71,16 +73,12 @@ func (e *Engine) publishTopic(p *TopicPublish, async func([]TopicResult, error))
 	}
 	e.seq.admit()
 	for {
-		queues, err := e.targets(p)
+		parts, err := f.parts()
 		if err != nil {
 			return nil, nil, err
 		}
-		if len(queues) == 0 && async == nil && !p.Retain {
+		if len(parts) == 0 && async == nil && !p.Retain {
 			return make([]TopicResult, len(f.msgs)), nil, nil
-		}
-		parts, err := f.parts(queues)
-		if err != nil {
-			return nil, nil, err
 		}
 		results := make([]TopicResult, len(f.msgs))
 		done, err := e.commitParts(parts, func(g *group) {
@@ -96,15 +94,21 @@ func (e *Engine) publishTopic(p *TopicPublish, async func([]TopicResult, error))
 	}
 }
 
-// targets returns the queues that get what is published, each once, in lock
-// order.
-func (e *Engine) targets(p *TopicPublish) ([]*queue, error) {
+// target is a queue that gets what is published and a selector selects.
+type target struct {
+	q   *queue
+	sel *selector.Selector
+}
+
+// targets returns the queues that get what is published, in lock order. One that
+// has several bindings is there for each.
+func (e *Engine) targets(p *TopicPublish) ([]target, error) {
 	if err := e.topics.loaded(); err != nil {
 		return nil, err
 	}
 	var room [16]*binding
 	bindings := e.topics.tree.Append(room[:0], p.Topic)
-	queues := make([]*queue, 0, len(bindings))
+	targets := make([]target, 0, len(bindings))
 	for _, b := range bindings {
 		if !b.Options.wants(p) {
 			continue
@@ -116,10 +120,10 @@ func (e *Engine) targets(p *TopicPublish) ([]*queue, error) {
 		case err != nil:
 			return nil, err
 		}
-		queues = append(queues, q)
+		targets = append(targets, target{q: q, sel: b.sel})
 	}
-	slices.SortFunc(queues, func(a, b *queue) int { return cmp.Compare(a.id, b.id) })
-	return slices.Compact(queues), nil
+	slices.SortFunc(targets, func(a, b target) int { return cmp.Compare(a.q.id, b.q.id) })
+	return targets, nil
 }
 
 // fan is a publish to a topic on its way to the queues. Its messages are encoded
@@ -129,7 +133,7 @@ type fan struct {
 	publish *TopicPublish
 	msgs    []Message
 	base    []draft
-	bytes   int // of the records
+	shown   []*subject // the messages, for selectors; nil: none has asked
 }
 
 func (e *Engine) newFan(p *TopicPublish) (*fan, error) {
@@ -155,25 +159,61 @@ func (e *Engine) newFan(p *TopicPublish) (*fan, error) {
 	for i := range f.base {
 		mem = f.base[i].encode(&f.msgs[i], mem)
 	}
-	f.bytes = len(mem)
 	return f, nil
 }
 
-// parts returns what the publish does to each of the queues.
-func (f *fan) parts(queues []*queue) ([]part, error) {
-	if f.bytes*len(queues) > fanBytesMax && len(queues) > 1 {
+// parts returns what the publish does to each of the queues that it is for.
+func (f *fan) parts() ([]part, error) {
+	targets, err := f.engine.targets(f.publish)
+	if err != nil {
+		return nil, err
+	}
+	parts := make([]part, 0, len(targets))
+	drafts := make([]draft, 0, len(f.base)*len(targets))
+	bytes := 0
+	for n := 0; len(targets) > 0; targets = targets[n:] {
+		q := targets[0].q
+		for n = 1; n < len(targets) && targets[n].q == q; n++ {
+		}
+		from := len(drafts)
+		for j := range f.base {
+			if f.selects(targets[:n], j) {
+				drafts = append(drafts, f.draft(j, q.config()))
+				bytes += len(f.base[j].rec)
+			}
+		}
+		if len(drafts) > from {
+			parts = append(parts, part{q: q, drafts: drafts[from:len(drafts):len(drafts)]})
+		}
+	}
+	if bytes > fanBytesMax && len(parts) > 1 {
 		return nil, ErrTooLarge
 	}
-	n := len(f.base)
-	parts := make([]part, len(queues))
-	drafts := make([]draft, 0, n*len(queues))
-	for i, q := range queues {
-		for j := range f.base {
-			drafts = append(drafts, f.draft(j, q.config()))
-		}
-		parts[i] = part{q: q, drafts: drafts[i*n : (i+1)*n : (i+1)*n]}
-	}
 	return parts, nil
+}
+
+// selects tells whether one of several bindings selects message i.
+func (f *fan) selects(bindings []target, i int) bool {
+	for _, b := range bindings {
+		if b.sel == nil || f.subject(i).selected(b.sel) {
+			return true
+		}
+	}
+	return false
+}
+
+// subject shows message i to selectors.
+func (f *fan) subject(i int) *subject {
+	if f.shown == nil {
+		f.shown = make([]*subject, len(f.base))
+	}
+	if f.shown[i] == nil {
+		f.shown[i] = newSubject()
+		if err := f.shown[i].show(f.base[i].rec); err != nil {
+			panic(fmt.Sprintf("record that was just made: %v", err))
+		}
+	}
+	return f.shown[i]
 }
 
 // draft returns the copy of message i for a queue of cfg.

@@ -15,6 +15,7 @@ func bind(c *call) string {
 	b.Options.QoS = uint8(c.number("qos", 0))
 	b.Options.NoLocal, _ = c.take("no-local")
 	b.Options.Accept = core.Accept(c.number("accept", 0))
+	b.Options.Selector, _ = c.take("selector")
 	if data, ok := c.take("data"); ok {
 		b.Options.Data = []byte(data)
 	}
@@ -44,6 +45,9 @@ func bindings(c *call) string {
 			}
 			if b.Options.Accept > 0 {
 				line += fmt.Sprintf(" accept=%d", b.Options.Accept)
+			}
+			if b.Options.Selector != "" {
+				line += " selector=" + b.Options.Selector
 			}
 			if b.Options.NoLocal != "" {
 				line += " no-local=" + b.Options.NoLocal

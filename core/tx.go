@@ -234,11 +234,7 @@ func (e *Engine) addCopies(l *partList, p *TopicPublish, first int32) (*fan, err
 	if err != nil {
 		return nil, err
 	}
-	queues, err := e.targets(p)
-	if err != nil {
-		return nil, err
-	}
-	parts, err := f.parts(queues)
+	parts, err := f.parts()
 	if err != nil {
 		return nil, err
 	}

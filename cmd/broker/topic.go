@@ -77,8 +77,11 @@ func newTopicBindCommand(c *client) *cobra.Command {
 		Short: "Give a queue copies of what is published to the topics that a filter matches",
 		Args:  cobra.ExactArgs(2),
 	}
+	var selector string
+	cmd.Flags().StringVar(&selector, "selector", "", "only messages that it selects, such as \"color = 'red'\"")
 	cmd.RunE = action(func(cmd *cobra.Command, args []string) error {
-		return c.do(cmd.Context(), http.MethodPost, bindingsPath, admin.BindRequest{Filter: args[0], Queue: args[1]}, nil)
+		req := admin.BindRequest{Filter: args[0], Queue: args[1], Selector: selector}
+		return c.do(cmd.Context(), http.MethodPost, bindingsPath, req, nil)
 	})
 	return cmd
 }

@@ -45,6 +45,7 @@ func (s *Server) bind(r *http.Request) (int, any, error) {
 		return 0, nil, err
 	}
 	binding := core.Binding{Filter: req.Filter, Queue: req.Queue, Origin: core.OriginAdmin}
+	binding.Options.Selector = req.Selector
 	if err := s.client.Bind(r.Context(), binding); err != nil {
 		return 0, nil, ofTopic(ofQueue(err, req.Queue), req.Filter)
 	}
@@ -119,7 +120,10 @@ func (s *Server) listRetained(r *http.Request) (int, any, error) {
 
 // showBinding returns b as the API shows it.
 func showBinding(b *core.Binding) Binding {
-	return Binding{Filter: b.Filter, Queue: b.Queue, Origin: nameOf(b.Origin, namesOfOrigin()), NoLocal: b.Options.NoLocal}
+	return Binding{
+		Filter: b.Filter, Queue: b.Queue, Origin: nameOf(b.Origin, namesOfOrigin()),
+		NoLocal: b.Options.NoLocal, Selector: b.Options.Selector,
+	}
 }
 
 // namesOfOrigin are the spellings of core.Origin, by number.

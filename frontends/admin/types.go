@@ -223,16 +223,18 @@ type MoveCancelled struct {
 
 // BindRequest binds a queue to the topics that a filter matches.
 type BindRequest struct {
-	Filter string `json:"filter"`
-	Queue  string `json:"queue"`
+	Filter   string `json:"filter"`
+	Queue    string `json:"queue"`
+	Selector string `json:"selector,omitempty"` // as in JMS: of these topics, what it selects
 }
 
 // Binding is a binding as the API shows it.
 type Binding struct {
-	Filter  string `json:"filter"`
-	Queue   string `json:"queue"`
-	Origin  string `json:"origin"`             // core, sqs, stomp, mqtt or admin
-	NoLocal string `json:"no_local,omitempty"` // the publisher whose messages are passed over
+	Filter   string `json:"filter"`
+	Queue    string `json:"queue"`
+	Origin   string `json:"origin"`             // core, sqs, stomp, mqtt or admin
+	NoLocal  string `json:"no_local,omitempty"` // the publisher whose messages are passed over
+	Selector string `json:"selector,omitempty"`
 }
 
 // BindingList is a page of bindings.

@@ -54,7 +54,7 @@ func (s *subscription) pump() {
 		got, err = c.client.Receive(c.ctx, s.queue, core.ReceiveOptions{
 			Max: most, MaxBytes: bytes, Wait: receiveWait, Alive: s.mayReceive, Owner: c.owner, Selector: s.selector,
 		}, got[:0])
-		s.deliver(s.sift(got))
+		s.deliver(got)
 		clear(got) // the messages themselves are large
 		switch {
 		case err == nil && len(got) == 0 && time.Since(began) < receivePause:
@@ -123,27 +123,6 @@ func (s *subscription) hasStopped() bool {
 	s.conn.mu.Lock()
 	defer s.conn.mu.Unlock()
 	return s.stopped || s.conn.ended
-}
-
-// sift deletes what a subscription to a topic has got and does not select: nobody
-// else will ask for it.
-func (s *subscription) sift(got []core.Delivery) []core.Delivery {
-	if s.sieve == nil {
-		return got
-	}
-	var batch []core.Settlement
-	kept := got[:0]
-	for i := range got {
-		if got[i].Selected(s.sieve) {
-			kept = append(kept, got[i])
-		} else {
-			batch = append(batch, core.Settlement{Receipt: got[i].Receipt, Action: core.SettleDelete})
-		}
-	}
-	if len(batch) > 0 {
-		s.conn.settle(s.queue, batch)
-	}
-	return kept
 }
 
 // deliver writes what was received. What comes too late for that goes back.

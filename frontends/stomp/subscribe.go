@@ -46,7 +46,7 @@ type subscription struct {
 	hold   int64 // milliseconds; 0: for ever
 
 	selector  *selector.Selector // what is received of a queue
-	sieve     *selector.Selector // what is kept of topics
+	sieve     *selector.Selector // what its binding selects of topics
 	exclusive bool               // no other consumer of STOMP receives beside it
 	priority  int                // those with less wait until it is busy
 	busy      atomic.Bool        // it has no credit or room

@@ -80,7 +80,10 @@ func (s *subscription) openTopic(f *frame.Frame, d destination) *fault {
 	default:
 		return s.openTransient(d)
 	}
-	s.sieve, s.selector = s.selector, nil
+	s.sieve = s.selector
+	if s.kind == ofDurable {
+		s.selector = nil // nothing else comes into its queue
+	}
 	s.filter = d.topic
 	if len(s.queue) > core.QueueNameBytesMax {
 		return fail("Invalid destination", "The name of the durable subscription comes to over %d bytes.", core.QueueNameBytesMax)
@@ -102,7 +105,7 @@ func (s *subscription) openTransient(d destination) *fault {
 		err = c.client.Bind(c.ctx, s.binding(nil))
 	}
 	if err == nil {
-		err = c.replay(s.queue, s.filter)
+		err = s.replay()
 	}
 	if err != nil {
 		return coreFault(err, d.text)
@@ -112,7 +115,7 @@ func (s *subscription) openTransient(d destination) *fault {
 
 func (s *subscription) binding(data []byte) core.Binding {
 	b := core.Binding{Filter: s.filter, Queue: s.queue, Origin: core.OriginSTOMP}
-	b.Options.Data = data
+	b.Options.Data, b.Options.Selector = data, s.sieve.Text()
 	if s.noLocal {
 		b.Options.NoLocal = s.conn.publisher()
 	}
@@ -136,7 +139,7 @@ func (c *conn) declareMemory(name, text string) error {
 
 // bindDurable creates and binds the queue of a durable subscription, as far as
 // that was not done before. A subscription of a client-id that changes its topic
-// is a new one.
+// or selector is a new one.
 func (s *subscription) bindDurable(create bool) error {
 	c := s.conn
 	if _, err := c.client.Queue(c.ctx, s.queue); isNoQueue(err) && !create {
@@ -152,9 +155,10 @@ func (s *subscription) bindDurable(create bool) error {
 		if err != nil {
 			return err
 		}
+		own := s.kind == ofDurable && !strings.HasPrefix(s.queue, sharedPrefix)
 		i := slices.IndexFunc(bindings, func(b core.Binding) bool { return b.Filter == s.filter })
 		switch {
-		case i >= 0:
+		case i >= 0 && !(own && bindings[i].Options.Selector != s.sieve.Text()):
 			data = bindings[i].Options.Data
 		case len(bindings) > 0 && s.kind == ofDurable:
 			if err := c.client.Delete(c.ctx, s.queue); err != nil && !isNoQueue(err) {
@@ -171,7 +175,7 @@ func (s *subscription) bindDurable(create bool) error {
 	if err := c.client.Bind(c.ctx, s.binding(data)); err != nil || !created {
 		return err
 	}
-	return c.replay(s.queue, s.filter)
+	return s.replay()
 }
 
 // createdMark is kept with the binding of a queue that a subscription created: it
@@ -184,19 +188,22 @@ const (
 	replayStep = 64
 )
 
-// replay puts the retained values of the topics that a filter matches into a queue.
-func (c *conn) replay(queue, filter string) error {
+// replay puts the retained values that a subscription would have got into its queue.
+func (s *subscription) replay() error {
+	c := s.conn
 	var msgs []core.Message
 	now := c.server.now()
-	err := c.client.Retained(c.ctx, filter, func(topic string, m *core.Stored) bool {
-		msgs = append(msgs, again(queue, topic, m, now))
+	err := c.client.Retained(c.ctx, s.filter, func(topic string, m *core.Stored) bool {
+		if m.Selected(s.sieve) {
+			msgs = append(msgs, again(s.queue, topic, m, now))
+		}
 		return len(msgs) < replayMax
 	})
 	for chunk := range slices.Chunk(msgs, replayStep) {
 		if err != nil {
 			return err
 		}
-		_, err = c.client.Publish(c.ctx, queue, chunk, nil)
+		_, err = c.client.Publish(c.ctx, s.queue, chunk, nil)
 	}
 	return err
 }
