@@ -2,7 +2,6 @@ package sqs
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"slices"
 	"strconv"
@@ -163,9 +162,10 @@ func (c *call) systemNames() (wanted systemName, err error) {
 // writeMessage writes one received message.
 func (c *call) writeMessage(d *core.Delivery, wanted systemName, isFIFO bool) {
 	a := &c.answer
+	body, encoded := shownBody(d)
 	c.attributes = c.attributes[:0]
 	if len(c.params.messageNames) > 0 || wanted&nameTraceHeader != 0 {
-		c.loadAttributes(d)
+		c.loadAttributes(d, encoded)
 	}
 	a.beginItem("Message")
 	a.beginPlain("MessageId")
@@ -178,11 +178,6 @@ func (c *call) writeMessage(d *core.Delivery, wanted systemName, isFIFO bool) {
 		a.b = c.client.AppendHandle(a.b, d.Receipt)
 	}
 	a.endPlain("ReceiptHandle")
-	body := d.Body
-	if !validText(body) {
-		body = base64.StdEncoding.AppendEncode(nil, body)
-		c.attributes = append(c.attributes, core.Attribute{Name: bodyEncoding, Type: "String", Value: []byte("base64")})
-	}
 	var sum digest
 	sum.set(body)
 	a.digestField("MD5OfBody", &sum)
@@ -204,8 +199,16 @@ const bodyEncoding = "LeaseMQ.BodyEncoding"
 // message from STOMP may have.
 const contentType = "content-type"
 
-// loadAttributes puts the attributes of d into c.attributes.
-func (c *call) loadAttributes(d *core.Delivery) {
+// loadAttributes puts the attributes of d, whose body may be shown in base64, into
+// c.attributes.
+func (c *call) loadAttributes(d *core.Delivery, encoded bool) {
+	if d.Origin == core.OriginMQTT {
+		c.loadMQTT(d, encoded)
+		return
+	}
+	if encoded {
+		c.attributes = append(c.attributes, core.Attribute{Name: bodyEncoding, Type: "String", Value: []byte("base64")})
+	}
 	if len(d.ContentType) > 0 && d.Origin == core.OriginSTOMP {
 		c.attributes = append(c.attributes, core.Attribute{Name: contentType, Value: d.ContentType})
 	}

@@ -90,6 +90,8 @@ func (l *pipeListener) dial(t testing.TB) net.Conn {
 //	post PATH              a POST; the input is the body
 //	start NAME COMMAND     does it on a connection of its own, and does not wait
 //	finish NAME            waits for its answer
+//	publish TOPIC QUEUE    as a device does, to a queue that it binds to the topic: the
+//	                       input is the payload, and options are of the message
 //	advance DURATION       lets time pass
 //	server [OPTION ...]    stops the server, and starts one with these options too
 //	drain                  stops the server
@@ -222,6 +224,8 @@ func (w *world) run(t *testing.T, d *datadriven.TestData) string {
 			answer = fmt.Sprintf("after %v\n%s", took.Round(time.Second), answer)
 		}
 		return answer
+	case "publish":
+		return w.publish(d)
 	case "drain":
 		if took := w.stop(); took > time.Second {
 			t.Fatalf("draining took %v", took)
@@ -233,6 +237,39 @@ func (w *world) run(t *testing.T, d *datadriven.TestData) string {
 		w.reader = bufio.NewReader(w.conn)
 	}
 	return w.anonymous(w.ask(w.conn, w.reader, w.request(d.Cmd, keys(d.CmdArgs), d.Input)))
+}
+
+// publish publishes a message of MQTT. \xNN is a byte, and so are the like of Go.
+func (w *world) publish(d *datadriven.TestData) string {
+	m := core.Message{Body: unquote(w.t, d.Input), Origin: core.OriginMQTT, Delay: -1}
+	for _, a := range d.CmdArgs[2:] {
+		value := unquote(w.t, strings.Join(a.Vals, ","))
+		switch name, isProperty := strings.CutPrefix(a.Key, "+"); {
+		case a.Key == "content-type":
+			m.ContentType = string(value)
+		case isProperty:
+			m.Attributes = append(m.Attributes, core.Attribute{Kind: core.AttributeProperty, Name: name, Value: value})
+		default:
+			m.Attributes = append(m.Attributes, core.Attribute{Name: string(unquote(w.t, name)), Type: "String", Value: value})
+		}
+	}
+	topic, client := d.CmdArgs[0].Key, w.engine.Client(core.Principal{Origin: core.OriginMQTT})
+	if err := client.Bind(w.t.Context(), core.Binding{Filter: topic, Queue: d.CmdArgs[1].Key}); err != nil {
+		return err.Error()
+	}
+	got, err := client.PublishTopic(w.t.Context(), core.TopicPublish{Topic: topic, Messages: []core.Message{m}}, nil)
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("queues=%d", got[0].Matched)
+}
+
+func unquote(t *testing.T, s string) []byte {
+	text, err := strconv.Unquote(`"` + strings.TrimSuffix(s, "\n") + `"`)
+	if err != nil {
+		t.Fatalf("%q: %v", s, err)
+	}
+	return []byte(text)
 }
 
 func keys(args []datadriven.CmdArg) (out []string) {

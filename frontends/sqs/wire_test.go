@@ -590,7 +590,7 @@ func TestMessagesOfOtherWires(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := client.Publish(t.Context(), "q", []core.Message{{
-		Body: []byte{0, 0xFF}, Delay: -1, Origin: core.OriginMQTT,
+		Body: []byte{0, 0xFF}, Delay: -1, Origin: core.OriginSTOMP,
 		Attributes: []core.Attribute{
 			{Name: "twice", Value: []byte("first")},
 			{Name: "binary", Value: []byte{0xFF}},

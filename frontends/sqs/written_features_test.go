@@ -108,7 +108,7 @@ func docMessages() []docRow {
 		{"long poll of a client that has gone", "takes no message", unknown, "", []string{"TestVanishedLongPollTakesNoLease"}},
 		{"batches: some entries fail", "200, with Successful and Failed", unknown, "", []string{"action/SendMessageBatch", "action/ChangeMessageVisibilityBatch", "transcript batch"}},
 		{"size counts bytes of UTF-8 and of attributes", "system attributes are free", "no", "", []string{"limit/body with attributes/*", "limit/body with system attributes/*", "limit/body/1 MiB and 1 of UTF-8"}},
-		{"messages of other protocols", "none there", "none there", "what is no text comes in base64, with an attribute that says so; the `content-type` of STOMP is an attribute", []string{"TestMessagesOfOtherWires"}},
+		{"messages of other protocols", "none there", "none there", "what is no text comes in base64, with an attribute that says so; the `content-type` of STOMP is an attribute, and so is what MQTT tells: [mqtt.md](mqtt.md#sqs)", []string{"TestMessagesOfOtherWires", "transcript mqtt"}},
 	}
 }
 

@@ -115,8 +115,14 @@ func appendStored(b []byte, v frame.Version, m *core.Stored) []byte {
 	if len(m.TraceParent) > 0 {
 		b = frame.AppendHeader(b, v, "traceparent", m.TraceParent)
 	}
+	if m.Origin == core.OriginMQTT {
+		b = appendMQTT(b, v, m)
+	}
 	stamped, grouped := false, len(m.Group) == 0
 	m.Attributes(func(a core.Attribute) bool {
+		if a.Kind == core.AttributeProperty && m.Origin == core.OriginMQTT {
+			return true // appendMQTT has those
+		}
 		switch a.Name {
 		case "timestamp":
 			stamped = true
@@ -128,6 +134,8 @@ func appendStored(b []byte, v frame.Version, m *core.Stored) []byte {
 			}
 		case "destination", frame.ContentLength, "message-id", "ack", "subscription", "redelivered", deliveryCountName, jmsCountName:
 			return true // ours; one of that name came by another protocol
+		case "":
+			return true // which MQTT may have, and a header may not
 		}
 		if strings.HasPrefix(a.Type, "Binary") { // of SQS
 			b = frame.AppendHeader(b, v, a.Name, base64.StdEncoding.EncodeToString(a.Value))

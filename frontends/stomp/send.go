@@ -49,9 +49,10 @@ func isNobody(err error) bool { return isNoQueue(err) || errors.Is(err, core.Err
 
 // outgoing is a message on its way to a destination.
 type outgoing struct {
-	to     destination
-	msg    core.Message
-	retain bool // it is kept for those that subscribe to its topic later
+	to        destination
+	msg       core.Message
+	retain    bool // it is kept for those that subscribe to its topic later
+	transient bool // it may be lost: QoS 0 for subscribers of MQTT
 }
 
 // publish sends o. A queue is created if need be.
@@ -94,7 +95,7 @@ func (o *outgoing) parts() []outgoing {
 	}
 	all := make([]outgoing, len(o.to.parts))
 	for i, d := range o.to.parts {
-		one := outgoing{to: d, msg: o.msg, retain: o.retain}
+		one := outgoing{to: d, msg: o.msg, retain: o.retain, transient: o.transient}
 		one.msg.Attributes = append(appendSent(nil, d), o.msg.Attributes...)
 		all[i] = one
 	}
@@ -194,6 +195,7 @@ func (c *conn) property(o *outgoing, h *frame.Header) (headerKind, *fault) {
 		m.DedupID = h.Value
 		return headerKnown, nil
 	case "persistent":
+		o.transient = h.Value == "false"
 		return headerKnown, nil
 	case "reply-to":
 		return headerOwn, c.replyTo(h)

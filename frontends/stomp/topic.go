@@ -86,7 +86,9 @@ func (c *conn) bindVirtual(queue string) error {
 
 // toPublish returns the publish of what goes to a topic.
 func (c *conn) toPublish(o *outgoing) core.TopicPublish {
-	return core.TopicPublish{Topic: o.to.topic, Messages: []core.Message{o.msg}, Retain: o.retain, From: c.publisher()}
+	return core.TopicPublish{
+		Topic: o.to.topic, Messages: []core.Message{o.msg}, Retain: o.retain, From: c.publisher(), Unreliable: o.transient,
+	}
 }
 
 // publisher names this client, for subscriptions that leave out its own messages.

@@ -77,7 +77,9 @@ func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0
 //	drop CLIENT ...        closes its connection without a word
 //	advance DURATION       lets time pass
 //	declare QUEUE [OPTION ...]
+//	bind FILTER QUEUE [reliable | unreliable]
 //	put QUEUE [OPTION ...] sends as another protocol would: the input is the body
+//	publish TOPIC [OPTION ...] publishes as a device does; +NAME=VALUE is a property
 //	take QUEUE             receives a message as another protocol would, and deletes it
 //	stats QUEUE
 //	server [OPTION ...]    stops the server, and starts one with these options
@@ -196,8 +198,18 @@ func (w *world) command(t *testing.T, d *datadriven.TestData) string {
 		}
 	case "declare":
 		return w.declare(d)
+	case "bind":
+		b := core.Binding{Filter: d.CmdArgs[0].Key, Queue: d.CmdArgs[1].Key}
+		if len(d.CmdArgs) > 2 {
+			b.Options.Accept = map[string]core.Accept{"reliable": core.AcceptReliable, "unreliable": core.AcceptUnreliable}[d.CmdArgs[2].Key]
+		}
+		if err := w.client.Bind(t.Context(), b); err != nil {
+			return err.Error() + "\n"
+		}
 	case "put":
 		return w.put(d)
+	case "publish":
+		return w.publish(d)
 	case "take":
 		return w.take(d.CmdArgs[0].Key)
 	case "stats":
@@ -267,6 +279,31 @@ func (w *world) put(d *datadriven.TestData) string {
 		}
 	}
 	if _, err := w.client.Publish(w.t.Context(), d.CmdArgs[0].Key, []core.Message{m}, nil); err != nil {
+		return err.Error() + "\n"
+	}
+	return ""
+}
+
+func (w *world) publish(d *datadriven.TestData) string {
+	m := core.Message{Body: []byte(d.Input), Delay: -1, Origin: core.OriginMQTT}
+	for _, a := range d.CmdArgs[1:] {
+		value, err := strconv.Unquote(`"` + a.Vals[0] + `"`)
+		if err != nil {
+			w.t.Fatalf("%s: %v", a, err)
+		}
+		switch name, isProperty := strings.CutPrefix(a.Key, "+"); {
+		case name == "content-type":
+			m.ContentType = value
+		case name == "ttl":
+			m.TTL, _ = time.ParseDuration(value)
+		case isProperty:
+			m.Attributes = append(m.Attributes, core.Attribute{Kind: core.AttributeProperty, Name: name, Value: []byte(value)})
+		default:
+			m.Attributes = append(m.Attributes, core.Attribute{Name: name, Type: "String", Value: []byte(value)})
+		}
+	}
+	_, err := w.client.PublishTopic(w.t.Context(), core.TopicPublish{Topic: d.CmdArgs[0].Key, Messages: []core.Message{m}}, nil)
+	if err != nil {
 		return err.Error() + "\n"
 	}
 	return ""
