@@ -12,27 +12,40 @@ import (
 
 	"github.com/leasemq/broker/configs"
 	"github.com/leasemq/broker/core"
+	"github.com/leasemq/broker/core/match"
 	"github.com/leasemq/broker/frontends/sqs"
 )
 
 // fifoSuffix ends the name of every FIFO queue.
 const fifoSuffix = ".fifo"
 
-// createsMax is how many queues are being created at a time: they share fsyncs.
+// createsMax is how many queues, or bindings, are being created at a time: they
+// share fsyncs.
 const createsMax = 64
 
 // createQueues creates the queues of the configuration. One that is there stays
 // as it is; how it differs is logged.
 func (n *Node) createQueues(ctx context.Context) error {
 	queues := n.settings.config.Queues
-	errs := make([]error, len(queues))
+	return together(len(queues), func(i int) error { return n.createQueue(ctx, queues[i]) })
+}
+
+// createBindings binds the queues of the configuration to topics.
+func (n *Node) createBindings(ctx context.Context) error {
+	bindings := n.settings.config.Topics.Bindings
+	return together(len(bindings), func(i int) error { return n.createBinding(ctx, bindings[i]) })
+}
+
+// together calls f with 0 to n-1, many at a time.
+func together(n int, f func(i int) error) error {
+	errs := make([]error, n)
 	slots := make(chan struct{}, createsMax)
 	var running sync.WaitGroup
-	for i, q := range queues {
+	for i := range n {
 		slots <- struct{}{}
 		running.Go(func() {
 			defer func() { <-slots }()
-			errs[i] = n.createQueue(ctx, q)
+			errs[i] = f(i)
 		})
 	}
 	running.Wait()
@@ -40,7 +53,8 @@ func (n *Node) createQueues(ctx context.Context) error {
 }
 
 // CheckQueues tells what is wrong with the attributes of SQS that queues of c
-// have, alone and to each other. The rest is for c.Check.
+// have, alone and to each other, and with the filters that they are bound to. The
+// rest is for c.Check.
 func CheckQueues(c configs.Config) error {
 	var errs []error
 	byName := make(map[string]*core.QueueConfig, len(c.Queues))
@@ -62,6 +76,11 @@ func CheckQueues(c configs.Config) error {
 		template.Name = "template" + fifoSuffix
 		if _, err := configOf(template); err != nil {
 			errs = append(errs, fmt.Errorf("auto_create_queue.sqs_attributes: %w", err))
+		}
+	}
+	for _, b := range c.Topics.Bindings {
+		if b.Filter != "" && match.CheckFilter(b.Filter) != nil {
+			errs = append(errs, fmt.Errorf("topics.bindings: %q is not a filter such as devices/+/up or sensors/#", b.Filter))
 		}
 	}
 	return errors.Join(errs...)
@@ -106,6 +125,18 @@ func (n *Node) createQueue(ctx context.Context, q configs.Queue) error {
 	}
 	if found := differences(q, present.Config); len(found) > 0 {
 		n.settings.log.Warn("a queue is not as the configuration has it, and is left as it is", "queue", q.Name, "differs", strings.Join(found, "; "))
+	}
+	return nil
+}
+
+func (n *Node) createBinding(ctx context.Context, b configs.Binding) error {
+	err := n.Client().Bind(ctx, core.Binding{Filter: b.Filter, Queue: b.Queue, Origin: core.OriginCore})
+	switch {
+	case errors.Is(err, core.ErrNoQueue), errors.Is(err, core.ErrTooManyBindings):
+		// What clients did must not keep the node from starting.
+		n.settings.log.Error("a binding of the configuration is not made", "filter", b.Filter, "queue", b.Queue, "error", err)
+	case err != nil:
+		return fmt.Errorf("bind %s to %s: %w", b.Queue, b.Filter, err)
 	}
 	return nil
 }

@@ -160,6 +160,9 @@ func (n *Node) open(ctx context.Context) error {
 	if err := n.createQueues(ctx); err != nil {
 		return err
 	}
+	if err := n.createBindings(ctx); err != nil {
+		return err
+	}
 
 	collectors := []prometheus.Collector{fsync, storeMetrics{n.db}, newBuildInfo(n.settings.version, n.settings.revision)}
 	for _, name := range n.settings.config.Enabled(n.settings.kindNames()) {

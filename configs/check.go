@@ -56,6 +56,7 @@ func (c Config) check(kinds []string, origins map[string]string) error {
 	k.stomp(c.STOMP)
 	k.limits(c)
 	k.queues(c)
+	k.bindings(c)
 	return errors.Join(k.errs...)
 }
 

@@ -38,6 +38,12 @@ type Config struct {
 
 	Queues          []Queue `yaml:"queues" doc:"Queues that are created at the start unless they are there, by name; see below."`
 	AutoCreateQueue *Queue  `yaml:"auto_create_queue" doc:"What a queue has that is created when it is first used: keys as of queues.NAME, but for fifo and priority."`
+	Topics          Topics  `yaml:"topics"`
+}
+
+// Topics says where messages go that are published to topics.
+type Topics struct {
+	Bindings []Binding `yaml:"bindings" doc:"Queues that get copies of what is published to topics, from the start on: a list of filter and queue, one of queues; see below."`
 }
 
 // Node says where a node keeps its state.

@@ -16,7 +16,7 @@ type Field struct {
 	Key     string   // "storage.sync"
 	Env     string   // "BROKER_STORAGE_SYNC"
 	Flag    string   // "sync", without dashes; empty: it has none
-	Kind    string   // "string", "bool", "integer", "number", "duration", "size", "list", "map", "access keys", "queue" or "queues"
+	Kind    string   // "string", "bool", "integer", "number", "duration", "size", "list", "map", "access keys", "bindings", "queue" or "queues"
 	OneOf   []string // the values allowed; empty: see Config.Check
 	Doc     string
 	Default string // as it is written in a file
@@ -51,7 +51,7 @@ func appendFields(out []Field, v reflect.Value, prefix string, index []int) []Fi
 			Default: text(v.Field(i)),
 			index:   at,
 		}
-		if f.Flag == "" && f.Kind != kindKeys && f.Kind != "queue" && f.Kind != "queues" {
+		if f.Flag == "" && f.Kind != kindKeys && f.Kind != kindBindings && f.Kind != "queue" && f.Kind != "queues" {
 			f.Flag = strings.NewReplacer(".", "-", "_", "-").Replace(key)
 		}
 		if o := sf.Tag.Get("oneof"); o != "" {
@@ -84,6 +84,8 @@ func kindOf(sf reflect.StructField) string {
 		return "list"
 	case t == reflect.TypeFor[[]AccessKey]():
 		return kindKeys
+	case t == reflect.TypeFor[[]Binding]():
+		return kindBindings
 	case t == reflect.TypeFor[map[string]string]():
 		return "map"
 	case t == reflect.TypeFor[*Queue]():
@@ -109,6 +111,8 @@ func (f Field) Value(c Config) any {
 		return text(v)
 	case []AccessKey:
 		return shown(x)
+	case []Binding:
+		return bindingValues(x)
 	case *Queue:
 		if x == nil {
 			return nil
@@ -135,6 +139,11 @@ func text(v reflect.Value) string {
 		return strings.Join(x, ",")
 	case []AccessKey:
 		return keysText(x)
+	case []Binding:
+		if len(x) == 0 {
+			return ""
+		}
+		return flow(bindingValues(x))
 	case map[string]string:
 		if len(x) == 0 {
 			return ""

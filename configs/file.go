@@ -154,6 +154,9 @@ func (w fileWalk) value(key string, n ast.Node) {
 	case f.Kind == "queues":
 		w.queues(n)
 		return
+	case f.Kind == kindBindings:
+		w.bindings(key, n)
+		return
 	case f.Kind == "queue":
 		q := Queue{}
 		w.settings(&q, key, n)

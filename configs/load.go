@@ -93,7 +93,7 @@ func (b *builder) put(key, value, origin string) error {
 	if err := f.check(value); err != nil {
 		return err
 	}
-	if f.Kind == "queue" || f.Kind == "queues" {
+	if f.Kind == "queue" || f.Kind == "queues" || f.Kind == kindBindings {
 		b.yaml(origin, []byte(value), func(w fileWalk, n ast.Node) { w.value(key, n) })
 		return nil
 	}
