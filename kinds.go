@@ -9,6 +9,8 @@ import (
 
 	"github.com/leasemq/broker/configs"
 	"github.com/leasemq/broker/core"
+	"github.com/leasemq/broker/frontends"
+	"github.com/leasemq/broker/frontends/mqtt"
 	"github.com/leasemq/broker/frontends/sqs"
 	"github.com/leasemq/broker/frontends/stomp"
 )
@@ -125,13 +127,49 @@ func openSTOMP(h Host) ([]Listener, error) {
 	if err != nil {
 		return nil, err
 	}
+	return h.withWeb(server, c.Listen, c.TLSListen, c.WSListen, c.WSTLSListen), nil
+}
+
+// webServer is a frontend that is spoken over WebSocket, too.
+type webServer interface {
+	frontends.Frontend
+	ServeWebSocket(ctx context.Context, ln net.Listener) error
+}
+
+// withWeb returns the listeners of a frontend that users log in to.
+func (h Host) withWeb(s webServer, plain, tls, ws, wsTLS string) []Listener {
 	guarded := h.Authenticate != nil
-	listeners := withTLS(Listener{Name: server.Name(), Address: c.Listen, Serve: server.Serve, Guarded: guarded}, c.TLSListen)
-	web := withTLS(Listener{Name: server.Name() + "_ws", Address: c.WSListen, Serve: server.ServeWebSocket, Guarded: guarded}, c.WSTLSListen)
-	if c.WSListen == "" {
+	listeners := withTLS(Listener{Name: s.Name(), Address: plain, Serve: s.Serve, Guarded: guarded}, tls)
+	web := withTLS(Listener{Name: s.Name() + "_ws", Address: ws, Serve: s.ServeWebSocket, Guarded: guarded}, wsTLS)
+	if ws == "" {
 		web = web[1:]
 	}
-	return append(listeners, web...), nil
+	return append(listeners, web...)
+}
+
+// MQTT is the frontend that speaks MQTT, over TCP and over WebSocket.
+func MQTT() Kind {
+	return Kind{Name: "mqtt", Open: openMQTT}
+}
+
+func openMQTT(h Host) ([]Listener, error) {
+	c := h.Config.MQTT
+	server, err := mqtt.New(h.Engine, mqtt.Options{
+		PacketBytesMax:   int(c.MaxPacket),
+		ReceiveMax:       c.ReceiveMaximum,
+		MaxConnections:   c.MaxConnections,
+		SessionExpiryMax: c.SessionExpiry,
+		KeepAliveMax:     c.KeepAliveMax,
+		LooseMessages:    c.QueueMessages,
+		LooseBytes:       c.QueueSize,
+		Origins:          c.WSOrigins,
+		Authenticate:     h.Authenticate,
+		Logger:           h.Logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return h.withWeb(server, c.Listen, c.TLSListen, c.WSListen, c.WSTLSListen), nil
 }
 
 func accessKeys(c configs.SQS) []sqs.AccessKey {

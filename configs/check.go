@@ -31,6 +31,13 @@ const (
 	StompTopicSizeMin    = 1 << 10
 	StompTopicSizeMax    = 1 << 30
 
+	MQTTPacketMin        = 1 << 10
+	MQTTPacketMax        = 16 << 20
+	MQTTReceiveMax       = 32767
+	MQTTSessionExpiryMax = 366 * 24 * time.Hour
+	MQTTKeepAliveMax     = 65535 * time.Second
+	MQTTConnectionsMax   = 1_000_000
+
 	accountDigits    = 12
 	regionBytesMax   = 64
 	hostnameBytesMax = 253
@@ -54,6 +61,7 @@ func (c Config) check(kinds []string, origins map[string]string) error {
 	k.listeners(c, kinds)
 	k.sqs(c.SQS)
 	k.stomp(c.STOMP)
+	k.mqtt(c.MQTT)
 	k.limits(c)
 	k.queues(c)
 	k.bindings(c)
@@ -187,17 +195,26 @@ func (c Config) listeners(kinds []string) []listener {
 		)
 	}
 	if slices.Contains(c.Enabled(kinds), "stomp") {
-		const leave = "; or set users_file, or leave stomp out of frontends"
-		users := c.UsersFile != ""
-		certs := users || c.TLS.ClientCAFile != ""
-		list = append(list,
-			listener{key: "stomp.listen", addr: c.STOMP.Listen, guarded: users, remedy: leave},
-			listener{key: "stomp.tls_listen", addr: c.STOMP.TLSListen, tls: true, guarded: certs, remedy: "; or set users_file or tls.client_ca_file"},
-			listener{key: "stomp.ws_listen", addr: c.STOMP.WSListen, optional: true, guarded: users, remedy: leave},
-			listener{key: "stomp.ws_tls_listen", addr: c.STOMP.WSTLSListen, tls: true, guarded: certs, remedy: "; or set users_file or tls.client_ca_file"},
-		)
+		list = append(list, c.ofUsers("stomp", c.STOMP.Listen, c.STOMP.TLSListen, c.STOMP.WSListen, c.STOMP.WSTLSListen)...)
+	}
+	if slices.Contains(c.Enabled(kinds), "mqtt") {
+		list = append(list, c.ofUsers("mqtt", c.MQTT.Listen, c.MQTT.TLSListen, c.MQTT.WSListen, c.MQTT.WSTLSListen)...)
 	}
 	return slices.DeleteFunc(list, func(l listener) bool { return (l.tls || l.optional) && l.addr == "" })
+}
+
+// ofUsers returns the listeners of a frontend that users log in to.
+func (c Config) ofUsers(kind, plain, tls, ws, wsTLS string) []listener {
+	leave := "; or set users_file, or leave " + kind + " out of frontends"
+	const remedy = "; or set users_file or tls.client_ca_file"
+	users := c.UsersFile != ""
+	certs := users || c.TLS.ClientCAFile != ""
+	return []listener{
+		{key: kind + ".listen", addr: plain, guarded: users, remedy: leave},
+		{key: kind + ".tls_listen", addr: tls, tls: true, guarded: certs, remedy: remedy},
+		{key: kind + ".ws_listen", addr: ws, optional: true, guarded: users, remedy: leave},
+		{key: kind + ".ws_tls_listen", addr: wsTLS, tls: true, guarded: certs, remedy: remedy},
+	}
 }
 
 func (k *checker) tls(t TLS) {
@@ -241,9 +258,24 @@ func (k *checker) stomp(s STOMP) {
 	between(k, "stomp.topic_messages", s.TopicMessages, 1, StompTopicMax)
 	between(k, "stomp.topic_size", s.TopicSize, StompTopicSizeMin, StompTopicSizeMax)
 	between(k, "stomp.hold", s.Hold, 0, StompHoldMax)
-	for _, o := range s.WSOrigins {
+	k.hosts("stomp.ws_origins", s.WSOrigins)
+}
+
+func (k *checker) mqtt(m MQTT) {
+	between(k, "mqtt.max_packet", m.MaxPacket, MQTTPacketMin, MQTTPacketMax)
+	between(k, "mqtt.receive_maximum", m.ReceiveMaximum, 1, MQTTReceiveMax)
+	between(k, "mqtt.session_expiry", m.SessionExpiry, time.Second, MQTTSessionExpiryMax)
+	between(k, "mqtt.keep_alive_max", m.KeepAliveMax, 0, MQTTKeepAliveMax)
+	between(k, "mqtt.max_connections", m.MaxConnections, 1, MQTTConnectionsMax)
+	between(k, "mqtt.queue_messages", m.QueueMessages, 1, StompTopicMax)
+	between(k, "mqtt.queue_size", m.QueueSize, StompTopicSizeMin, StompTopicSizeMax)
+	k.hosts("mqtt.ws_origins", m.WSOrigins)
+}
+
+func (k *checker) hosts(key string, hosts []string) {
+	for _, o := range hosts {
 		if _, err := path.Match(o, ""); err != nil || strings.Contains(o, "/") {
-			k.fail("stomp.ws_origins", "%q is not a host such as *.example.org or localhost:8080", o)
+			k.fail(key, "%q is not a host such as *.example.org or localhost:8080", o)
 		}
 	}
 }

@@ -28,10 +28,11 @@ type Config struct {
 	Dev       bool     `yaml:"dev" flag:"dev" doc:"For tests and CI: listeners other than loopback are allowed without users, a missing SQS queue is created when it is first used, and the admin listener serves profiles under /debug/pprof."`
 	Node      Node     `yaml:"node"`
 	Storage   Storage  `yaml:"storage"`
-	UsersFile string   `yaml:"users_file" doc:"File of those who may use STOMP, a line of NAME:HASH each, as htpasswd -nB prints it; bcrypt and argon2id. Read again at a SIGHUP. Empty: anyone may, and other machines may not connect."`
+	UsersFile string   `yaml:"users_file" doc:"File of those who may use STOMP and MQTT, a line of NAME:HASH each, as htpasswd -nB prints it; bcrypt and argon2id. Read again at a SIGHUP. Empty: anyone may, and other machines may not connect."`
 	TLS       TLS      `yaml:"tls"`
 	SQS       SQS      `yaml:"sqs"`
 	STOMP     STOMP    `yaml:"stomp"`
+	MQTT      MQTT     `yaml:"mqtt"`
 	Admin     Admin    `yaml:"admin"`
 	Log       Log      `yaml:"log"`
 	Drain     Drain    `yaml:"drain"`
@@ -103,6 +104,23 @@ type STOMP struct {
 	Nack           string        `yaml:"nack" oneof:"requeue|dead-letter" doc:"What NACK does unless its header requeue says otherwise: requeue delivers again by the policy of the queue, dead-letter rejects for good."`
 }
 
+// MQTT configures the MQTT frontend.
+type MQTT struct {
+	Listen      string   `yaml:"listen" doc:"Address of the MQTT listener, written like sqs.listen."`
+	WSListen    string   `yaml:"ws_listen" doc:"Address of the listener for MQTT over WebSocket, at /mqtt. Empty: none."`
+	TLSListen   string   `yaml:"tls_listen" doc:"Address of an MQTT listener that speaks TLS, such as :8883, written like sqs.listen; needs tls.cert_file. Empty: none."`
+	WSTLSListen string   `yaml:"ws_tls_listen" doc:"The same for WebSocket. Empty: none."`
+	WSOrigins   []string `yaml:"ws_origins" doc:"Hosts whose pages may connect over WebSocket besides the broker's own host, such as *.example.org."`
+
+	MaxPacket      int64         `yaml:"max_packet" unit:"bytes" doc:"Largest packet of a client, which clients of MQTT 5 are told; 1KiB to 16MiB."`
+	ReceiveMaximum int           `yaml:"receive_maximum" doc:"Messages with QoS 1 and 2 that may be on their way to a client, and from one of MQTT 5; 1 to 32767."`
+	SessionExpiry  time.Duration `yaml:"session_expiry" doc:"Longest that a session outlives its connection: what a client of MQTT 3 without clean session gets; 1s to 1 year."`
+	KeepAliveMax   time.Duration `yaml:"keep_alive_max" doc:"Longest keep alive of a client of MQTT 5, which is told; up to 65535s. 0: it is as the client says."`
+	MaxConnections int           `yaml:"max_connections" doc:"Most connections of a listener."`
+	QueueMessages  int           `yaml:"queue_messages" doc:"Messages that wait at most in memory for a connection. Beyond it the oldest with QoS 0 are dropped, and a client whose session ends with its connection is disconnected; 1 to 1000000."`
+	QueueSize      int64         `yaml:"queue_size" unit:"bytes" doc:"The same in bytes; 1KiB to 1GiB."`
+}
+
 // Admin configures the admin listener: health, metrics and the REST API.
 type Admin struct {
 	Listen       string `yaml:"listen" doc:"Address of the admin listener, written like sqs.listen."`
@@ -149,6 +167,16 @@ func Default() Config {
 			SlowSubscriber: "drop-oldest",
 			Hold:           30 * time.Minute,
 			Nack:           "requeue",
+		},
+		MQTT: MQTT{
+			Listen:         ":1883",
+			WSListen:       ":8083",
+			MaxPacket:      1<<20 + 64<<10,
+			ReceiveMaximum: 1000,
+			SessionExpiry:  7 * 24 * time.Hour,
+			MaxConnections: 100_000,
+			QueueMessages:  10_000,
+			QueueSize:      16 << 20,
 		},
 		Admin: Admin{Listen: ":9325", MetricQueues: 200},
 		Log:   Log{Level: "info", Format: "text"},

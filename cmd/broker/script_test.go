@@ -28,6 +28,8 @@ func TestScripts(t *testing.T) {
 			env.Setenv("GORACE", "atexit_sleep_ms=0")
 			env.Setenv("BROKER_STOMP_LISTEN", ":0") // scripts run side by side
 			env.Setenv("BROKER_STOMP_WS_LISTEN", ":0")
+			env.Setenv("BROKER_MQTT_LISTEN", ":0")
+			env.Setenv("BROKER_MQTT_WS_LISTEN", ":0")
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){

@@ -90,7 +90,7 @@ func serve(ctx context.Context, cfg configs.Config, again func() (*configs.Loade
 		}
 	}
 	greet(stderr, cfg, node)
-	log.Info("ready", "version", b.Version, "kept", kept(cfg), "sqs", node.Addr("sqs"), "stomp", node.Addr("stomp"), "stomp_ws", node.Addr("stomp_ws"), "admin", node.Addr("admin"))
+	log.Info("ready", "version", b.Version, "kept", kept(cfg), "sqs", node.Addr("sqs"), "stomp", node.Addr("stomp"), "stomp_ws", node.Addr("stomp_ws"), "mqtt", node.Addr("mqtt"), "mqtt_ws", node.Addr("mqtt_ws"), "admin", node.Addr("admin"))
 	context.AfterFunc(ctx, func() { log.Info("draining; a second signal ends the process at once") })
 	stopped := make(chan struct{})
 	reloaded := make(chan struct{})
@@ -210,10 +210,14 @@ func greet(w io.Writer, cfg configs.Config, node *broker.Node) {
          aws --endpoint-url http://%[2]s sqs receive-message --queue-url %[3]s
 `, region, addr, url, id, secret)
 	}
-	if addr := reachable(node.Addr("stomp")); addr != "" {
-		fmt.Fprintf(w, "  STOMP  %s", addr)
-		if ws := reachable(node.Addr("stomp_ws")); ws != "" {
-			fmt.Fprintf(w, "  ws://%s/ws", ws)
+	for _, wire := range []struct{ title, name, path string }{{"STOMP", "stomp", "/ws"}, {"MQTT ", "mqtt", "/mqtt"}} {
+		addr := reachable(node.Addr(wire.name))
+		if addr == "" {
+			continue
+		}
+		fmt.Fprintf(w, "  %s  %s", wire.title, addr)
+		if ws := reachable(node.Addr(wire.name + "_ws")); ws != "" {
+			fmt.Fprintf(w, "  ws://%s%s", ws, wire.path)
 		}
 		fmt.Fprintln(w)
 	}

@@ -8,5 +8,6 @@ func standard() []broker.Kind {
 	return []broker.Kind{
 		broker.SQS(),
 		broker.STOMP(),
+		broker.MQTT(),
 	}
 }

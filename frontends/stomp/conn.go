@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/leasemq/broker/core"
+	"github.com/leasemq/broker/frontends"
 	"github.com/leasemq/broker/frontends/stomp/frame"
 )
 
@@ -69,7 +70,7 @@ func (s *Server) newConn(ctx context.Context, socket net.Conn) *conn {
 		server: s, client: s.client, socket: socket, wrote: make(chan struct{}), gone: make(chan struct{}), chunk: outChunk,
 		subs: make(map[string]*subscription), byNumber: make(map[uint64]*subscription), txs: make(map[string]*transaction),
 	}
-	if _, ok := socket.(*wsSocket); ok {
+	if _, ok := socket.(*frontends.WebSocket); ok {
 		c.chunk = wholeBatches
 	}
 	c.ctx, c.cancel = context.WithCancel(ctx)
