@@ -79,7 +79,7 @@ func FuzzDecodeRecord(f *testing.F) {
 		// The encoding of a length may be longer than needed, and a name may be empty
 		// instead of not there.
 		s.attributes, again.attributes = nil, nil
-		for _, name := range []*[]byte{&s.Group, &s.DedupID, &s.ContentType, &s.TraceParent, &again.Group, &again.DedupID, &again.ContentType, &again.TraceParent} {
+		for _, name := range []*[]byte{&s.Group, &s.DedupID, &s.ContentType, &s.TraceParent, &s.Topic, &again.Group, &again.DedupID, &again.ContentType, &again.TraceParent, &again.Topic} {
 			if len(*name) == 0 {
 				*name = nil
 			}
