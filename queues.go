@@ -63,6 +63,9 @@ func CheckQueues(c configs.Config) error {
 		if err != nil {
 			errs = append(errs, fmt.Errorf("queues.%s.sqs_attributes: %w", q.Name, err))
 		}
+		if err := cfg.Routes.Check(q.Name); err != nil {
+			errs = append(errs, fmt.Errorf("queues.%s: %w", q.Name, err))
+		}
 		byName[q.Name] = &cfg
 	}
 	allowed := allowDeadLetter(c)
@@ -74,8 +77,12 @@ func CheckQueues(c configs.Config) error {
 	if q := c.AutoCreateQueue; q != nil {
 		template := *q
 		template.Name = "template" + fifoSuffix
-		if _, err := configOf(template); err != nil {
+		cfg, err := configOf(template)
+		if err != nil {
 			errs = append(errs, fmt.Errorf("auto_create_queue.sqs_attributes: %w", err))
+		}
+		if err := cfg.Routes.Check(template.Name); err != nil {
+			errs = append(errs, fmt.Errorf("auto_create_queue: %w", err))
 		}
 	}
 	for _, b := range c.Topics.Bindings {
@@ -160,6 +167,11 @@ func newQueue(c configs.Config, base func(name string) core.QueueConfig) func(na
 		if dlq := (configs.Queue{Name: q.DeadLetter.Queue}); dlq.IsFIFO() != q.IsFIFO() || dlq.Name == name {
 			q.DeadLetter = configs.DeadLetter{}
 		}
+		// Nor does a queue that others are routed to lead to itself.
+		q.CopyTo = slices.DeleteFunc(slices.Clone(q.CopyTo), func(to string) bool { return to == name })
+		if q.MoveTo == name {
+			q.MoveTo = ""
+		}
 		_ = setQueue(&cfg, q) // checked by CheckQueues
 		return cfg
 	}
@@ -182,6 +194,11 @@ func setQueue(cfg *core.QueueConfig, q configs.Queue) error {
 	set(&r.InitialDelay, q.Redelivery.Delay)
 	set(&r.Multiplier, q.Redelivery.Multiplier)
 	set(&r.MaxDelay, q.Redelivery.MaxDelay)
+	if q.CopyTo != nil {
+		cfg.Routes.CopyTo = q.CopyTo
+	}
+	cfg.Routes.MoveTo = cmp.Or(q.MoveTo, cfg.Routes.MoveTo)
+	cfg.Routes.PublishTopic = cmp.Or(q.PublishTopic, cfg.Routes.PublishTopic)
 	setWord(&cfg.Overflow, q.Overflow, overflowWords())
 	setWord(&cfg.DedupScope, q.DedupScope, scopeWords())
 	setWord(&cfg.Marks, q.Marks, marksWords())
@@ -251,6 +268,9 @@ func queueOf(name string, cfg core.QueueConfig) configs.Queue {
 		ContentDedup:      &cfg.ContentDedup,
 		DedupScope:        wordOf(cfg.DedupScope, scopeWords()),
 		Marks:             wordOf(cfg.Marks, marksWords()),
+		CopyTo:            cfg.Routes.CopyTo,
+		MoveTo:            cfg.Routes.MoveTo,
+		PublishTopic:      cfg.Routes.PublishTopic,
 		DeadLetter:        configs.DeadLetter{Queue: r.DeadLetterQueue, MaxReceives: &r.MaxReceives, Expired: &cfg.ExpiredToDLQ},
 		Redelivery:        configs.Redelivery{Delay: &r.InitialDelay, Multiplier: &r.Multiplier, MaxDelay: &r.MaxDelay},
 		Tags:              cfg.Tags,

@@ -44,6 +44,7 @@ func (k *checker) queues(c Config) {
 		k.kind(key, q)
 		k.queue(key, q)
 		k.deadLetter(key, q, byName)
+		k.routes(key, q, byName)
 		if target, ok := byName[q.DeadLetter.Queue]; ok && target.IsFIFO() != q.IsFIFO() {
 			k.fail(key+".dead_letter.queue", "%s is not of the same kind: a FIFO queue and its dead-letter queue both end in %s", q.DeadLetter.Queue, fifoSuffix)
 		}
@@ -55,7 +56,9 @@ func (k *checker) queues(c Config) {
 		}
 		k.queue(key, *q)
 		k.deadLetter(key, *q, byName)
+		k.routes(key, *q, byName)
 	}
+	k.cycles(c.Queues, byName)
 }
 
 // kind checks the name and what depends on it.
@@ -136,13 +139,7 @@ func (k *checker) deadLetter(key string, q Queue, byName map[string]Queue) {
 	case d.Queue == q.Name:
 		k.fail(key+".queue", "that is the queue itself")
 	default:
-		if _, ok := byName[d.Queue]; !ok {
-			near := ""
-			if len(byName) <= guessesMax {
-				near = didYouMean(d.Queue, slices.Sorted(maps.Keys(byName)))
-			}
-			k.fail(key+".queue", "%s is not one of queues%s", d.Queue, near)
-		}
+		k.known(key+".queue", d.Queue, byName)
 	}
 	switch {
 	case d.Queue == "":
@@ -151,6 +148,64 @@ func (k *checker) deadLetter(key string, q Queue, byName map[string]Queue) {
 	default:
 		inside(k, key+".max_receives", d.MaxReceives, 1, maxReceivesMax)
 	}
+}
+
+// known checks that a queue is one of byName.
+func (k *checker) known(key, name string, byName map[string]Queue) {
+	if _, ok := byName[name]; ok {
+		return
+	}
+	near := ""
+	if len(byName) <= guessesMax {
+		near = didYouMean(name, slices.Sorted(maps.Keys(byName)))
+	}
+	k.fail(key, "%s is not one of queues%s", name, near)
+}
+
+// routes checks where q sends messages on. What the core refuses is for it.
+func (k *checker) routes(key string, q Queue, byName map[string]Queue) {
+	for _, to := range q.CopyTo {
+		k.known(key+".copy_to", to, byName)
+	}
+	if q.MoveTo != "" {
+		k.known(key+".move_to", q.MoveTo, byName)
+	}
+}
+
+// cycles finds routes that lead back to a queue that they have passed.
+func (k *checker) cycles(queues []Queue, byName map[string]Queue) {
+	const under, done = 1, 2
+	state := make(map[string]int, len(byName))
+	var follow func(name string)
+	follow = func(name string) {
+		state[name] = under
+		q := byName[name]
+		for _, to := range q.targets() {
+			switch _, there := byName[to]; {
+			case !there || state[to] == done:
+			case to == name:
+				// The core tells.
+			case state[to] == under:
+				k.fail("queues."+name, "its copy_to or move_to leads to %s, and from there back to it", to)
+			default:
+				follow(to)
+			}
+		}
+		state[name] = done
+	}
+	for _, q := range queues {
+		if state[q.Name] == 0 && len(q.targets()) > 0 {
+			follow(q.Name)
+		}
+	}
+}
+
+// targets are the queues that the routes of q lead to.
+func (q Queue) targets() []string {
+	if q.MoveTo == "" {
+		return q.CopyTo
+	}
+	return append(slices.Clone(q.CopyTo), q.MoveTo)
 }
 
 // inside checks a value that may be nil.

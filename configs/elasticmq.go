@@ -331,12 +331,10 @@ func (m *elasticMQ) queue(q *Queue, under string, v *hocon.Value) {
 			m.deadLetters(q, key, v)
 		case "copyTo":
 			if v.Text() != "" {
-				m.warn(v, "%s: routes are not there yet; messages are not copied to %s", key, v.Text())
+				q.CopyTo = []string{v.Text()}
 			}
 		case "moveTo":
-			if v.Text() != "" {
-				m.warn(v, "%s: routes are not there yet; messages stay, and do not go to %s", key, v.Text())
-			}
+			q.MoveTo = v.Text()
 		case "tags":
 			m.each(v, key, func(name string, v *hocon.Value) bool {
 				if v.Kind() != hocon.Text {
@@ -414,11 +412,45 @@ func (m *elasticMQ) finishQueues() {
 				q.Name, q.DeadLetter.Queue)
 			q.DeadLetter = DeadLetter{}
 		}
+		m.finishRoutes(&q, there, "queues."+q.Name, place)
 		m.out.Config.putQueue(q)
 		m.out.origins["queues"], m.out.origins["queues."+q.Name] = "import "+m.path, origin(place)
 	}
 	if q := m.out.Config.AutoCreateQueue; q != nil {
 		m.finishDeadLetters(q, there, "auto-create-queues.template", m.template)
+		m.finishRoutes(q, there, "auto-create-queues.template", m.template)
+	}
+}
+
+// finishRoutes leaves out what cannot be followed. ElasticMQ starts with it.
+func (m *elasticMQ) finishRoutes(q *Queue, there map[string]bool, key string, place *hocon.Value) {
+	usable := func(name, to string) string {
+		if !there[to] && there[to+fifoSuffix] {
+			to += fifoSuffix
+		}
+		switch {
+		case to == "":
+		case to == q.Name:
+			m.warn(place, "%s.%s: that is the queue itself; ignored", key, name)
+			return ""
+		case !there[to]:
+			m.warn(place, "%s.%s: %s is not among queues; ignored", key, name, to)
+			return ""
+		}
+		return to
+	}
+	q.MoveTo = usable("moveTo", q.MoveTo)
+	if len(q.CopyTo) == 0 {
+		return
+	}
+	switch to := usable("copyTo", q.CopyTo[0]); to {
+	case "":
+		q.CopyTo = nil
+	case q.MoveTo:
+		m.warn(place, "%s.copyTo: %s gets each message once, since it is moved there too", key, to)
+		q.CopyTo = nil
+	default:
+		q.CopyTo = []string{to}
 	}
 }
 

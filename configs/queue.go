@@ -28,6 +28,9 @@ type Queue struct {
 	ContentDedup      *bool          `yaml:"content_dedup" doc:"FIFO: a message without a deduplication id gets the hash of its body as one (false)."`
 	DedupScope        string         `yaml:"dedup_scope" oneof:"queue|group" doc:"FIFO: where a deduplication id counts (queue)."`
 	Marks             string         `yaml:"marks" oneof:"async|sync" doc:"Whether a receive waits until its mark is on disk; FIFO queues always do (async)."`
+	CopyTo            []string       `yaml:"copy_to" doc:"Queues, of queues, that get a copy of each message that is sent here; up to 16."`
+	MoveTo            string         `yaml:"move_to" doc:"The queue, of queues, that gets what is sent here in the place of this one."`
+	PublishTopic      string         `yaml:"publish_topic" doc:"A topic that what is sent here is published to, and not kept; {name} in it stands for the value of that message attribute, without which a send fails."`
 	DeadLetter        DeadLetter     `yaml:"dead_letter"`
 	Redelivery        Redelivery     `yaml:"redelivery"`
 

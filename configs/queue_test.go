@@ -27,6 +27,9 @@ const everything = `queues:
     content_dedup: true
     dedup_scope: group
     marks: sync
+    copy_to: [dead.fifo, plain]
+    move_to: other
+    publish_topic: a/{b}
     dead_letter:
       queue: dead.fifo
       max_receives: 3
@@ -43,6 +46,8 @@ const everything = `queues:
       Policy: '{"Statement":[]}'
       KmsDataKeyReusePeriodSeconds: 300
   dead.fifo:
+  plain: {}
+  other: {}
 auto_create_queue:
   delay: 1s
 `
@@ -54,6 +59,7 @@ func everyKey() ([]configs.Queue, *configs.Queue) {
 			VisibilityTimeout: new(90 * time.Minute), Delay: new(500 * time.Millisecond), ReceiveWait: new(20 * time.Second),
 			Retention: new(36 * time.Hour), MaxMessageSize: new(int64(64 << 10)), MaxMessages: new(int64(10)), MaxSize: new(int64(1e9)),
 			Overflow: "drop-oldest", ContentDedup: new(true), DedupScope: "group", Marks: "sync",
+			CopyTo: []string{"dead.fifo", "plain"}, MoveTo: "other", PublishTopic: "a/{b}",
 			DeadLetter: configs.DeadLetter{Queue: "dead.fifo", MaxReceives: new(3), Expired: new(true)},
 			Redelivery: configs.Redelivery{Delay: new(time.Second), Multiplier: new(1.5), MaxDelay: new(time.Minute)},
 			Tags:       map[string]string{"team": "shop", "a b": "007", "empty": ""},
@@ -61,6 +67,8 @@ func everyKey() ([]configs.Queue, *configs.Queue) {
 			SQSAttributes: map[string]string{"Policy": `{"Statement":[]}`, "KmsDataKeyReusePeriodSeconds": "300"},
 		},
 		{Name: "dead.fifo"},
+		{Name: "plain"},
+		{Name: "other"},
 	}, &configs.Queue{Delay: new(time.Second)}
 }
 
@@ -185,6 +193,8 @@ func TestCheckOfQueues(t *testing.T) {
 		"a circle":             {"{a: {dead_letter: {queue: b, max_receives: 1}}, b: {dead_letter: {queue: a, max_receives: 1}}}", ""},
 		"for ever":             {"a: {retention: 0s}", ""},
 		"fifo":                 {"a.fifo: {content_dedup: true, dedup_scope: group, marks: sync}", ""},
+		"no route":             {"a: {copy_to: [oders]}\n  orders: {}", "queues.a.copy_to: oders is not one of queues; did you mean orders?"},
+		"routes in a circle":   {"a: {copy_to: [b]}\n  b: {move_to: c}\n  c: {copy_to: [a]}", "queues.c: its copy_to or move_to leads to a, and from there back to it"},
 		"no dead letters":      {"a: {dead_letter: {queue: order-dead, max_receives: 1}}\n  orders-dead: {}", "queues.a.dead_letter.queue: order-dead is not one of queues; did you mean orders-dead?"},
 		"of another kind":      {"a: {dead_letter: {queue: b.fifo, max_receives: 1}}\n  b.fifo: {}", "queues.a.dead_letter.queue: b.fifo is not of the same kind"},
 		"fifo of another kind": {"a.fifo: {dead_letter: {queue: b, max_receives: 1}}\n  b: {}", "queues.a.fifo.dead_letter.queue: b is not of the same kind"},

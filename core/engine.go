@@ -51,6 +51,7 @@ type Engine struct {
 	uncleanTerm uint32 // the last term that ended by a crash
 	windowBytes atomic.Int64
 	memoryBytes atomic.Int64 // of the messages of all memory queues
+	refused     [refusedReasons]atomic.Int64
 	dedup       dedupFilter
 	returnedMax atomic.Int64 // returned messages of a lane in memory; smaller in tests
 	allowDead   func(deadLetter *QueueConfig, source string) bool

@@ -30,5 +30,6 @@ var (
 	ErrInvalidTopic    = errors.New("topic or filter is not valid")       //
 	ErrNoBinding       = errors.New("binding does not exist")             //
 	ErrTooManyBindings = errors.New("queue has too many bindings")        //
+	ErrRoute           = errors.New("message cannot be routed")           // it lacks an attribute that the topic needs
 	ErrDeadLetterQueue = errors.New("dead-letter queue is not valid")     // absent, of another kind, or it refuses its source
 )

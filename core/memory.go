@@ -44,7 +44,7 @@ func (c *Client) DeclareMemory(name string, cfg QueueConfig, o *Owner, closed fu
 	if cfg.Kind != KindMemory {
 		return Queue{}, fmt.Errorf("%w: kind %v is stored", ErrInvalidConfig, cfg.Kind)
 	}
-	if err := cfg.check(); err != nil {
+	if err := cfg.check(name); err != nil {
 		return Queue{}, err
 	}
 	e.loading.Lock()

@@ -13,6 +13,7 @@ type part struct {
 	drafts    []draft
 	settle    []Settlement
 	decisions []decision
+	routed    bool // some of drafts are copies by routes
 }
 
 // commitParts decides everything first and then writes everything, as one
@@ -30,6 +31,9 @@ func (e *Engine) commitParts(parts []part, also func(g *group)) (*commit, error)
 		}
 		return nil, err
 	}
+	if slices.ContainsFunc(parts, func(p part) bool { return p.routed }) {
+		dropRepeats(parts)
+	}
 	g, err := e.seq.begin()
 	if err != nil {
 		return nil, err
@@ -37,6 +41,7 @@ func (e *Engine) commitParts(parts []part, also func(g *group)) (*commit, error)
 	for i := range parts {
 		parts[i].write(g)
 	}
+	e.countRefused(parts)
 	if also != nil {
 		also(g)
 	}
@@ -59,7 +64,7 @@ func (e *Engine) commitParts(parts []part, also func(g *group)) (*commit, error)
 // write appends the edits of what has been decided.
 func (p *part) write(g *group) {
 	q := p.q
-	if !slices.ContainsFunc(p.drafts, func(d draft) bool { return !d.skip }) && len(p.decisions) == 0 && len(p.settle) == 0 {
+	if !slices.ContainsFunc(p.drafts, func(d draft) bool { return d.skip == skipNone }) && len(p.decisions) == 0 && len(p.settle) == 0 {
 		return
 	}
 	g.slotOf(q)
@@ -99,7 +104,7 @@ func (p *part) usable() error {
 		return err
 	}
 	for i := range p.drafts {
-		p.drafts[i].skip = true
+		p.drafts[i].skip = skipGone
 	}
 	return nil
 }
@@ -124,13 +129,13 @@ func (p *part) check() error {
 	return nil
 }
 
-// copies tells whether p is nothing but copies of what was published to topics.
+// copies tells whether p is nothing but copies.
 func (p *part) copies() bool {
 	return len(p.settle) == 0 && !slices.ContainsFunc(p.drafts, func(d draft) bool { return !d.copy })
 }
 
 // checkSends refuses sends for which there is no room. Copies for which there is
-// none are left out: one queue that is full does not stop a topic.
+// none, or that are too large, are left out: one queue does not stop a topic.
 func (p *part) checkSends() error {
 	q := p.q
 	if q.fifo() {
@@ -153,7 +158,12 @@ func (p *part) checkSends() error {
 		if !d.copy || d.known != nil || d.twin != nil {
 			continue
 		}
-		if d.skip = q.overflow(fresh+1, size+d.counted) != nil; !d.skip {
+		switch {
+		case d.tooLarge(&q.rec.Config):
+			d.skip = skipTooLarge
+		case q.overflow(fresh+1, size+d.counted) != nil:
+			d.skip = skipFull
+		default:
 			fresh++
 			size += d.counted
 		}

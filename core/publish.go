@@ -20,17 +20,36 @@ type draft struct {
 	due     int64 // 0: at once
 	lane    Place
 	dedup   dedupKey
-	hasID   bool  // has a deduplication id
-	copy    bool  // of a message that was published to a topic
-	skip    bool  // a copy for which there is no room
-	op      int32 // of which operation of a transaction it is
+	hasID   bool // has a deduplication id
+	copy    bool // of a message that was published to a topic, or by a route
+	skip    skipReason
+	op      int32 // of which operation of a transaction it is; below 0: of none that is told
+	of      int32 // a copy by a route: op of the message, plus 1
+	size    int64 // of a copy: what QueueConfig.MaxMessageBytes bounds
 	seq     Seq
 	known   *dedupEntry // a duplicate: what the first send was answered with
 	twin    *draft      // a duplicate of an earlier one in the batch
 }
 
+// skipReason says why a copy does not come into its queue.
+type skipReason uint8
+
+const (
+	skipNone     skipReason = iota
+	skipFull                // the queue is full and refuses more
+	skipTooLarge            // for QueueConfig.MaxMessageBytes
+	skipGone                // the queue has been deleted
+	skipRepeated            // the message is a duplicate
+)
+
+// tooLarge tells whether a queue of cfg does not take a message of that size.
+func (d *draft) tooLarge(cfg *QueueConfig) bool {
+	return cfg.MaxMessageBytes > 0 && d.size > cfg.MaxMessageBytes
+}
+
 // Publish appends messages to a queue, all or none, and answers when they are
-// durable. What became of each is appended to out.
+// durable. What became of each is appended to out. Messages go on to where the
+// queue's Routes lead; of one that is kept nowhere Published has no sequence.
 func (c *Client) Publish(ctx context.Context, name string, msgs []Message, out []Published) ([]Published, error) {
 	drafts, done, err := c.engine.publish(name, msgs, nil)
 	if err != nil {
@@ -80,6 +99,13 @@ func (e *Engine) publish(name string, msgs []Message, async func([]Published, er
 		q, err := e.queue(name)
 		if err != nil {
 			return nil, nil, err
+		}
+		if !q.config().Routes.Empty() {
+			drafts, done, err := e.publishRouted(q, msgs, async)
+			if err != errEvicted {
+				return drafts, done, err
+			}
+			continue
 		}
 		drafts, err := e.drafts(q, msgs)
 		if err != nil {
@@ -239,17 +265,22 @@ func (q *queue) send(drafts []draft, async func([]Published, error)) (*commit, e
 		q.put(g, drafts)
 	}
 	if async != nil {
-		g.calls = append(g.calls, func(err error) {
-			if err != nil {
-				async(nil, err)
-				return
-			}
-			async(appendPublished(nil, drafts), nil)
-		})
+		g.answer(async, func() []Published { return appendPublished(nil, drafts) })
 	}
 	done := g.done
 	e.seq.end()
 	return done, nil
+}
+
+// answer has async called with the end of g.
+func (g *group) answer(async func([]Published, error), out func() []Published) {
+	g.calls = append(g.calls, func(err error) {
+		if err != nil {
+			async(nil, err)
+			return
+		}
+		async(out(), nil)
+	})
 }
 
 // overflow refuses a send of n messages for which there is no room. Messages that
@@ -276,11 +307,11 @@ func (q *queue) put(g *group, drafts []draft) {
 	keep := q.engine.windowBytes.Load() < q.engine.windowMax
 	for i := range drafts {
 		d := &drafts[i]
-		if d.known != nil || d.twin != nil || d.skip {
+		if d.known != nil || d.twin != nil || d.skip != skipNone {
 			continue
 		}
 		if q.memory != nil && !q.makeRoom(d.counted) {
-			d.skip = true
+			d.skip = skipFull
 			continue
 		}
 		if d.lane.Kind == PlaceDelayed {

@@ -49,7 +49,7 @@ type QueueConfig struct {
 	Delay             time.Duration     `json:"delay,omitzero"`     // 0 to DelayMax
 	Retention         time.Duration     `json:"retention"`          // 0: for ever
 	ReceiveWait       time.Duration     `json:"receive_wait,omitzero"`
-	MaxMessageBytes   int64             `json:"max_message_bytes,omitzero"` // kept for frontends; 0: their own limit
+	MaxMessageBytes   int64             `json:"max_message_bytes,omitzero"` // for frontends and copies; 0: no limit here
 	MaxMessages       int64             `json:"max_messages,omitzero"`      // 0: no limit
 	MaxBytes          int64             `json:"max_bytes,omitzero"`         // 0: no limit
 	Overflow          Overflow          `json:"overflow,omitzero"`
@@ -58,7 +58,8 @@ type QueueConfig struct {
 	DedupScope        DedupScope        `json:"dedup_scope,omitzero"`
 	Redelivery        Redelivery        `json:"redelivery,omitzero"`
 	ExpiredToDLQ      bool              `json:"expired_to_dlq,omitzero"` // else dropped
-	Attributes        map[string]string `json:"attributes,omitzero"`     // verbatim, for frontends (Policy, KmsMasterKeyId, ...)
+	Routes            Routes            `json:"routes,omitzero"`
+	Attributes        map[string]string `json:"attributes,omitzero"` // verbatim, for frontends (Policy, KmsMasterKeyId, ...)
 	Tags              map[string]string `json:"tags,omitzero"`
 }
 

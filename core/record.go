@@ -76,6 +76,18 @@ func (m *Message) countedBytes() int {
 	return n
 }
 
+// sizeBytes is what QueueConfig.MaxMessageBytes bounds: countedBytes without system
+// attributes.
+func (m *Message) sizeBytes() int {
+	n := m.countedBytes()
+	for i := range m.Attributes {
+		if a := &m.Attributes[i]; a.Kind == AttributeSystem {
+			n -= len(a.Name) + len(a.Type) + len(a.Value)
+		}
+	}
+	return n
+}
+
 // recordBytes is at least the length of m's record.
 func (m *Message) recordBytes(counted int) int {
 	return recordHeaderBytes + recordTimeBytes + counted + len(m.Group) + len(m.DedupID) + len(m.ContentType) +

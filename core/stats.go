@@ -26,6 +26,42 @@ func (c *Client) Stats(_ context.Context, name string) (QueueStats, error) {
 	return st, err
 }
 
+// Refused counts the copies, of what was published to topics or sent to queues with
+// routes, that did not come into their queues since the node was started.
+type Refused struct {
+	Full     int64 // the queue was full
+	TooLarge int64 // over QueueConfig.MaxMessageBytes
+	NoQueue  int64 // a route led to a queue that was not there
+}
+
+// Engine.refused, by index.
+const (
+	refusedFull = iota
+	refusedTooLarge
+	refusedNoQueue
+	refusedReasons
+)
+
+// Refused returns the counts of the node.
+func (e *Engine) Refused() Refused {
+	return Refused{
+		Full: e.refused[refusedFull].Load(), TooLarge: e.refused[refusedTooLarge].Load(), NoQueue: e.refused[refusedNoQueue].Load(),
+	}
+}
+
+func (e *Engine) countRefused(parts []part) {
+	for i := range parts {
+		for j := range parts[i].drafts {
+			switch parts[i].drafts[j].skip {
+			case skipFull:
+				e.refused[refusedFull].Add(1)
+			case skipTooLarge:
+				e.refused[refusedTooLarge].Add(1)
+			}
+		}
+	}
+}
+
 // Backlog tells how many messages a queue holds.
 type Backlog struct {
 	Name     string

@@ -132,7 +132,7 @@ func (c *Client) Declare(ctx context.Context, name string, cfg QueueConfig) (Que
 	if cfg.Kind == KindMemory {
 		return Queue{}, false, fmt.Errorf("%w: a memory queue needs an owner", ErrInvalidConfig)
 	}
-	if err := cfg.check(); err != nil {
+	if err := cfg.check(name); err != nil {
 		return Queue{}, false, err
 	}
 	if err := e.up(); err != nil {
@@ -245,7 +245,7 @@ func (q *queue) configure(cfg QueueConfig) (Queue, *commit, error) {
 	if cfg.Kind != q.rec.Config.Kind {
 		return Queue{}, nil, fmt.Errorf("%w: the kind cannot be changed", ErrInvalidConfig)
 	}
-	if err := cfg.check(); err != nil {
+	if err := cfg.check(q.name); err != nil {
 		return Queue{}, nil, err
 	}
 	seq := q.engine.seq
@@ -409,6 +409,7 @@ func (c *Client) Purge(ctx context.Context, name string) error {
 func (c *QueueConfig) clone() QueueConfig {
 	d := *c
 	d.Attributes, d.Tags = maps.Clone(c.Attributes), maps.Clone(c.Tags)
+	d.Routes.CopyTo = append([]string(nil), c.Routes.CopyTo...) // nil if there is none
 	return d
 }
 
@@ -419,8 +420,8 @@ const (
 	multiplierMax  = 1000
 )
 
-// check refuses what is out of bounds.
-func (c *QueueConfig) check() error {
+// check refuses what is out of bounds, or not for a queue of that name.
+func (c *QueueConfig) check(name string) error {
 	bad := func(what string, v any) error { return fmt.Errorf("%w: %s %v", ErrInvalidConfig, what, v) }
 	within := func(what string, v, most any) error {
 		return fmt.Errorf("%w: %s %v is not between 0 and %v", ErrInvalidConfig, what, v, most)
@@ -453,6 +454,12 @@ func (c *QueueConfig) check() error {
 		return within("initial redelivery delay", r.InitialDelay, VisibilityMax)
 	case r.MaxDelay < 0 || r.MaxDelay > VisibilityMax:
 		return within("longest redelivery delay", r.MaxDelay, VisibilityMax)
+	}
+	if err := c.Routes.Check(name); err != nil {
+		return err
+	}
+	if c.Kind == KindMemory && !c.Routes.Empty() {
+		return fmt.Errorf("%w: a memory queue has no routes", ErrInvalidConfig)
 	}
 	if c.Kind == KindFIFO {
 		c.Marks = MarksSync

@@ -29,15 +29,16 @@ type TopicPublish struct {
 
 // TopicResult tells what became of a message that was published to a topic.
 type TopicResult struct {
-	Matched int // queues that got a copy
-	Full    int // queues that got none, since they are full and refuse more
+	Matched  int // queues that got a copy
+	Full     int // queues that got none, since they are full and refuse more
+	TooLarge int // queues that got none, since it is over their MaxMessageBytes
 }
 
 // PublishTopic publishes messages to a topic, in one Change for all queues, and
 // answers when that is durable: after a crash every queue has its copies, or
 // none has. What became of each message is appended to out; that nobody wants
-// it is no error. A queue that is full and refuses more is passed over, and does
-// not keep the others from theirs.
+// it is no error. A queue that is full and refuses more, or for which the message is
+// too large, is passed over, and does not keep the others from theirs.
 //
 // FIFO queues need what messages for topics may not have: without a group it is
 // the topic, and without a deduplication id (and content-based deduplication)
@@ -126,11 +127,12 @@ func (e *Engine) targets(p *TopicPublish) ([]target, error) {
 	return targets, nil
 }
 
-// fan is a publish to a topic on its way to the queues. Its messages are encoded
-// once: but for FIFO queues every copy is the same record.
+// fan is messages on their way to several queues. They are encoded once: but for
+// FIFO queues every copy is the same record.
 type fan struct {
 	engine  *Engine
-	publish *TopicPublish
+	publish *TopicPublish // nil: they go by routes
+	group   string        // of messages without one, in FIFO queues
 	msgs    []Message
 	base    []draft
 	shown   []*subject // the messages, for selectors; nil: none has asked
@@ -140,26 +142,37 @@ func (e *Engine) newFan(p *TopicPublish) (*fan, error) {
 	if match.CheckTopic(p.Topic) != nil {
 		return nil, ErrInvalidTopic
 	}
-	f := &fan{engine: e, publish: p, msgs: slices.Clone(p.Messages), base: make([]draft, len(p.Messages))}
+	msgs := slices.Clone(p.Messages)
+	for i := range msgs {
+		msgs[i].Topic = p.Topic
+		if err := checkMessage(&msgs[i], &QueueConfig{}); err != nil {
+			return nil, err
+		}
+	}
+	f := e.copies(msgs, p.Topic)
+	f.publish = p
+	return f, nil
+}
+
+// copies makes a fan of messages, which have been checked and become its own.
+func (e *Engine) copies(msgs []Message, group string) *fan {
+	f := &fan{engine: e, group: group[:min(len(group), groupBytesMax)], msgs: msgs, base: make([]draft, len(msgs))}
 	now := e.clock.now()
 	total := 0
 	for i := range f.msgs {
 		m := &f.msgs[i]
-		m.Topic = p.Topic
-		if err := checkMessage(m, &QueueConfig{}); err != nil {
-			return nil, err
-		}
 		if m.ID == (MessageID{}) {
 			m.ID = NewMessageID()
 		}
-		f.base[i] = draft{id: m.ID, at: now, counted: int64(m.countedBytes()), copy: true, op: int32(i)}
-		total += m.recordBytes(int(f.base[i].counted))
+		counted := m.countedBytes()
+		f.base[i] = draft{id: m.ID, at: now, counted: int64(counted), size: int64(m.sizeBytes()), copy: true, op: int32(i)}
+		total += m.recordBytes(counted)
 	}
 	mem := make([]byte, 0, total)
 	for i := range f.base {
 		mem = f.base[i].encode(&f.msgs[i], mem)
 	}
-	return f, nil
+	return f
 }
 
 // parts returns what the publish does to each of the queues that it is for.
@@ -225,7 +238,7 @@ func (f *fan) draft(i int, cfg *QueueConfig) draft {
 	}
 	own := *m
 	if own.Group == "" {
-		own.Group = own.Topic[:min(len(own.Topic), groupBytesMax)]
+		own.Group = f.group
 	}
 	if own.DedupID == "" && !cfg.ContentDedup {
 		own.DedupID = NewMessageID().String()
@@ -240,9 +253,11 @@ func countCopies(parts []part, results []TopicResult) {
 		for j := range parts[i].drafts {
 			d := &parts[i].drafts[j]
 			switch {
-			case !d.copy, d.skip && parts[i].q.gone:
-			case d.skip:
+			case !d.copy, d.op < 0, d.skip == skipGone:
+			case d.skip == skipFull:
 				results[d.op].Full++
+			case d.skip == skipTooLarge:
+				results[d.op].TooLarge++
 			default:
 				results[d.op].Matched++
 			}

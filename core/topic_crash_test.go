@@ -60,6 +60,14 @@ type fanSent struct {
 func fanQueues() map[string][]string {
 	return map[string][]string{
 		"all": {"#"}, "some": {"t/0", "t/1"}, "plus": {"+/0", "t/+"}, "fifo": {"t/0", "t/2"}, "priority": {"t/#"}, "plain": nil,
+		"door": nil, "gate": nil,
+	}
+}
+
+// fanRoutes are the routes of those that keep nothing.
+func fanRoutes() map[string]core.Routes {
+	return map[string]core.Routes{
+		"door": {CopyTo: []string{"plain"}, PublishTopic: "{a}/{b}"}, "gate": {CopyTo: []string{"plain"}, MoveTo: "some"},
 	}
 }
 
@@ -69,6 +77,7 @@ func newFanWorld(t *testing.T, seed uint64) *fanWorld {
 	w.open()
 	for name, filters := range fanQueues() {
 		cfg := core.DefaultQueueConfig(map[string]core.QueueKind{"fifo": core.KindFIFO, "priority": core.KindPriority}[name])
+		cfg.Routes = fanRoutes()[name]
 		if _, _, err := w.client.Declare(t.Context(), name, cfg); err != nil {
 			t.Fatal(err)
 		}
@@ -160,10 +169,18 @@ func (w *fanWorld) publish() {
 			s.answered.Store(err == nil)
 		}
 	}
-	switch w.rng.IntN(8) {
+	switch w.rng.IntN(10) {
 	case 0:
 		_, err := w.client.PublishTopic(context.Background(), p, nil)
 		answer(err)
+	case 2:
+		s.also, s.retain = "plain", false
+		a, b, _ := strings.Cut(s.topic, "/")
+		m.Attributes = []core.Attribute{{Name: "a", Value: []byte(a)}, {Name: "b", Value: []byte(b)}}
+		w.send("door", m, answer)
+	case 3:
+		s.topic, s.also, s.retain = "", "plain", false
+		w.send("gate", m, answer)
 	case 1:
 		s.also = "plain"
 		tx := w.client.Begin()
@@ -177,6 +194,21 @@ func (w *fanWorld) publish() {
 		if err := w.client.PublishTopicAsync(p, func(_ []core.TopicResult, err error) { answer(err) }); err != nil {
 			w.t.Fatal(err)
 		}
+	}
+}
+
+// send sends to a queue with routes, sometimes in a transaction.
+func (w *fanWorld) send(queue string, m core.Message, answer func(error)) {
+	done := func(_ []core.Published, err error) { answer(err) }
+	if w.rng.IntN(2) == 0 {
+		if err := w.client.PublishAsync(queue, []core.Message{m}, done); err != nil {
+			w.t.Fatal(err)
+		}
+		return
+	}
+	tx := w.client.Begin()
+	if err := errors.Join(tx.Publish(queue, m), tx.CommitAsync(done)); err != nil {
+		w.t.Fatal(err)
 	}
 }
 
@@ -288,7 +320,7 @@ func (w *fanWorld) check() {
 func (s *fanSent) queues() []string {
 	of := map[string][]string{
 		"t/0": {"all", "fifo", "plus", "priority", "some"}, "t/1": {"all", "plus", "priority", "some"},
-		"t/2": {"all", "fifo", "plus", "priority"}, "u/0": {"all", "plus"},
+		"t/2": {"all", "fifo", "plus", "priority"}, "u/0": {"all", "plus"}, "": {"some"},
 	}
 	out := slices.Clone(of[s.topic])
 	if s.also != "" {

@@ -28,7 +28,7 @@ func commands() map[string]func(*call) string {
 		"move": startMove, "moves": moves, "cancel-move": cancelMove, "bury": bury,
 		"session": session, "end": endSession,
 		"bind": bind, "unbind": unbind, "bindings": bindings, "pub": publishTopic, "pub-async": publishTopicAsync, "retained": retained,
-		"tx": tx, "commit": commitTx, "rollback": rollback, "record": record, "records": records,
+		"tx": tx, "commit": commitTx, "rollback": rollback, "record": record, "records": records, "refused": refused,
 		"bg": background, "cancel": cancel, "waiting": waiting, "drain": drain, "close": closeEngine,
 		"hold": hold, "go": resume, "fail-commits": failCommits, "refuse-producers": refuseProducers,
 		"changes": changes, "skip-changes": func(c *call) string { c.s.print.take(); return "" },
@@ -81,6 +81,16 @@ func (c *call) configure(cfg *core.QueueConfig) {
 	}
 	if v, ok := c.take("expired"); ok {
 		cfg.ExpiredToDLQ = v == "dlq"
+	}
+	cfg.MaxMessageBytes = int64(c.number("max-message", int(cfg.MaxMessageBytes)))
+	if v, ok := c.take("copy-to"); ok {
+		cfg.Routes.CopyTo = strings.FieldsFunc(v, func(r rune) bool { return r == ',' })
+	}
+	if v, ok := c.take("move-to"); ok {
+		cfg.Routes.MoveTo = v
+	}
+	if v, ok := c.take("topic"); ok {
+		cfg.Routes.PublishTopic = v
 	}
 }
 

@@ -70,6 +70,9 @@ func matched(r core.TopicResult) string {
 	if r.Full > 0 {
 		return fmt.Sprintf("%d, %d full", r.Matched, r.Full)
 	}
+	if r.TooLarge > 0 {
+		return fmt.Sprintf("%d, %d too large", r.Matched, r.TooLarge)
+	}
 	return fmt.Sprint(r.Matched)
 }
 
@@ -150,6 +153,12 @@ func declareMemory(c *call) string {
 	c.configure(&cfg)
 	_, err := c.s.n.client.DeclareMemory(c.arg(0), cfg, c.s.owner(c.arg(1)), func() { c.s.closed(c.arg(0)) })
 	return fault(err)
+}
+
+// refused tells which copies did not come into their queues.
+func refused(c *call) string {
+	n := c.s.n.engine.Refused()
+	return fmt.Sprintf("full=%d too-large=%d no-queue=%d", n.Full, n.TooLarge, n.NoQueue)
 }
 
 // record is "record name".

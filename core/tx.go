@@ -121,11 +121,11 @@ func (t *Tx) commit(async func([]Published, error)) ([]Published, *commit, error
 	}
 	e.seq.admit()
 	for {
-		parts, retain, err := t.parts()
+		out := make([]Published, t.sends)
+		parts, retain, err := t.parts(out)
 		if err != nil {
 			return nil, nil, err
 		}
-		out := make([]Published, t.sends)
 		t.topics = make([]TopicResult, t.copies)
 		done, err := e.commitParts(parts, func(g *group) {
 			countCopies(parts, t.topics)
@@ -143,13 +143,7 @@ func (t *Tx) commit(async func([]Published, error)) ([]Published, *commit, error
 				}
 			}
 			if async != nil {
-				g.calls = append(g.calls, func(err error) {
-					if err != nil {
-						async(nil, err)
-						return
-					}
-					async(out, nil)
-				})
+				g.answer(async, func() []Published { return out })
 			}
 		})
 		if err != errEvicted {
@@ -160,8 +154,19 @@ func (t *Tx) commit(async func([]Published, error)) ([]Published, *commit, error
 
 // partList finds the part of a queue.
 type partList struct {
-	parts []part
-	index map[*queue]int
+	parts  []part
+	index  map[*queue]int
+	copied int // bytes of the copies
+}
+
+func newPartList() partList { return partList{index: make(map[*queue]int)} }
+
+// count adds to the bytes of the copies, of which there is a bound.
+func (l *partList) count(n int) error {
+	if l.copied += n; l.copied > fanBytesMax {
+		return ErrTooLarge
+	}
+	return nil
 }
 
 // of returns the part of q, which stays valid until the next call.
@@ -176,11 +181,11 @@ func (l *partList) of(q *queue) *part {
 }
 
 // parts sorts the operations by queue, and returns the publishes that are to be
-// retained as well.
-func (t *Tx) parts() ([]part, []*fan, error) {
+// retained as well. Sends that go by routes have their ids in out.
+func (t *Tx) parts(out []Published) ([]part, []*fan, error) {
 	e := t.client.engine
 	var retain []*fan
-	l := partList{index: make(map[*queue]int)}
+	l := newPartList()
 	byName := make(map[string]*queue)
 	sends, copies := int32(0), int32(0)
 	now := e.clock.now()
@@ -205,6 +210,15 @@ func (t *Tx) parts() ([]part, []*fan, error) {
 			}
 			byName[op.queue] = q
 		}
+		cfg := q.config()
+		if op.msg != nil && !cfg.Routes.Empty() {
+			var err error
+			if out[sends].ID, err = e.route(&l, q, op.msg, sends); err != nil {
+				return nil, nil, err
+			}
+			sends++
+			continue
+		}
 		p := l.of(q)
 		if op.msg == nil {
 			p.settle = append(p.settle, op.settle)
@@ -215,7 +229,6 @@ func (t *Tx) parts() ([]part, []*fan, error) {
 			}
 			continue
 		}
-		cfg := q.config()
 		if err := checkMessage(op.msg, cfg); err != nil {
 			return nil, nil, fmt.Errorf("queue %q: %w", q.name, err)
 		}
@@ -241,6 +254,9 @@ func (e *Engine) addCopies(l *partList, p *TopicPublish, first int32) (*fan, err
 	for i := range parts {
 		to := l.of(parts[i].q)
 		for _, d := range parts[i].drafts {
+			if err := l.count(len(d.rec)); err != nil {
+				return nil, err
+			}
 			d.op += first
 			to.drafts = append(to.drafts, d)
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -108,6 +109,12 @@ func showQueue(out *output, q admin.Queue) error {
 	}
 	if d := s.Redelivery; d.InitialDelay > 0 {
 		t.add("redelivery delay", redeliveryText(d))
+	}
+	if len(s.CopyTo) > 0 {
+		t.add("copies to", strings.Join(s.CopyTo, ", "))
+	}
+	if to := cmp.Or(s.MoveTo, s.PublishTopic); to != "" {
+		t.add("moves to", to)
 	}
 	if s.MaxMessageBytes > 0 {
 		t.add("largest message", bytesText(s.MaxMessageBytes))
@@ -255,6 +262,9 @@ func addQueueFlags(cmd *cobra.Command) func(*cobra.Command) (map[string]any, err
 	f.Bool("expired-to-dlq", false, "dead-letter expired messages")
 	f.String("dead-letter-queue", "", "`QUEUE` for messages that were received too often; empty: none")
 	f.Int("max-receives", 0, "receives before a message is dead-lettered")
+	f.StringSlice("copy-to", nil, "`QUEUE` that gets a copy of each message; may be repeated, or a list with commas; empty: none")
+	f.String("move-to", "", "`QUEUE` that gets the messages in the place of this one; empty: none")
+	f.String("publish-topic", "", "`TOPIC` that the messages go to and are not kept, such as devices/{device}/cmd; empty: none")
 	f.StringArray("sqs-attribute", nil, "`NAME=VALUE` of an attribute that only SQS has, such as Policy or FifoThroughputLimit; replaces all of them; may be repeated")
 	f.StringArray("tag", nil, "`NAME=VALUE` to label the queue with; replaces all tags; may be repeated")
 	return func(cmd *cobra.Command) (map[string]any, error) {
@@ -262,6 +272,7 @@ func addQueueFlags(cmd *cobra.Command) func(*cobra.Command) (map[string]any, err
 		for _, name := range []string{
 			"visibility-timeout", "delay", "retention", "receive-wait", "max-message-bytes", "max-messages", "max-bytes",
 			"overflow", "marks", "content-dedup", "dedup-scope", "expired-to-dlq", "dead-letter-queue", "max-receives",
+			"move-to", "publish-topic",
 		} {
 			flag := cmd.Flags().Lookup(name)
 			if !flag.Changed {
@@ -275,6 +286,13 @@ func addQueueFlags(cmd *cobra.Command) func(*cobra.Command) (map[string]any, err
 		}
 		if len(redelivery) > 0 {
 			out["redelivery"] = redelivery
+		}
+		if f := cmd.Flags(); f.Changed("copy-to") {
+			to, err := f.GetStringSlice("copy-to")
+			if err != nil {
+				return nil, err
+			}
+			out["copy_to"] = append([]string{}, to...)
 		}
 		for flag, key := range map[string]string{"tag": "tags", "sqs-attribute": "attributes"} {
 			given, err := cmd.Flags().GetStringArray(flag)

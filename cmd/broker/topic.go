@@ -116,13 +116,13 @@ func newTopicPubCommand(std streams, c *client) *cobra.Command {
 		if err := c.do(ctx, http.MethodPost, topicMessages, req, &res); err != nil {
 			return err
 		}
-		t := table{header: []string{"ID", "QUEUES", "FULL"}}
+		t := table{header: []string{"ID", "QUEUES", "REFUSED"}}
 		var ids []string
 		for _, m := range res.Messages {
 			ids = append(ids, m.ID)
-			t.add(m.ID, strconv.Itoa(m.Queues), strconv.Itoa(m.Full))
+			t.add(m.ID, strconv.Itoa(m.Queues), strconv.Itoa(m.Full+m.TooLarge))
 		}
-		if !retain && res.Messages[0].Queues+res.Messages[0].Full == 0 {
+		if !retain && res.Messages[0].Queues+res.Messages[0].Full+res.Messages[0].TooLarge == 0 {
 			fmt.Fprintf(std.err, "no queue is bound to %s\n", topic)
 		}
 		return out.show(res.Messages, t, ids...)

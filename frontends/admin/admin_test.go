@@ -569,6 +569,7 @@ func TestMetricsShowQueuesUpToTheLimit(t *testing.T) {
 		`broker_queue_bytes{queue="a"} 4`,
 		"broker_queues 3",
 		"broker_series_dropped_total 1",
+		`broker_copies_refused_total{reason="too_large"} 0`,
 		"# TYPE process_open_fds gauge",
 		"# TYPE go_goroutines gauge",
 	} {

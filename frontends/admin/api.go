@@ -164,6 +164,7 @@ func errorTable() []explained {
 		{core.ErrNoMove, http.StatusNotFound, "no_move"},
 		{core.ErrMoveTarget, http.StatusNotFound, "no_move_target"},
 		{core.ErrInvalidTopic, http.StatusBadRequest, "invalid_topic"},
+		{core.ErrRoute, http.StatusBadRequest, "no_route"},
 		{core.ErrNoBinding, http.StatusNotFound, "no_binding"},
 		{core.ErrTooManyBindings, http.StatusTooManyRequests, "too_many_bindings"},
 		{core.ErrInvalidConfig, http.StatusBadRequest, "invalid_settings"},

@@ -52,8 +52,8 @@ type queueCollector struct {
 	most   int
 	log    *slog.Logger
 
-	messages, bytes, oldest, waiters, total *prometheus.Desc
-	dropped                                 prometheus.Counter
+	messages, bytes, oldest, waiters, total, refused *prometheus.Desc
+	dropped                                          prometheus.Counter
 }
 
 func newQueueCollector(client *core.Client, engine *core.Engine, most int, log *slog.Logger) *queueCollector {
@@ -67,6 +67,7 @@ func newQueueCollector(client *core.Client, engine *core.Engine, most int, log *
 		oldest:   desc("broker_queue_oldest_message_age_seconds", "Age of the oldest message of a queue; 0 if it is empty.", "queue"),
 		waiters:  desc("broker_queue_waiting_receives", "Receives that wait for a message.", "queue"),
 		total:    desc("broker_queues", "Queues of the node."),
+		refused:  desc("broker_copies_refused_total", "Copies, of topics and routes, that a queue did not get, by reason.", "reason"),
 		dropped: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "broker_series_dropped_total",
 			Help: "Queues left out of scrapes because there were more than admin.metric_queues.",
@@ -76,7 +77,7 @@ func newQueueCollector(client *core.Client, engine *core.Engine, most int, log *
 
 // Describe tells the registry which metrics to expect.
 func (c *queueCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.messages, c.bytes, c.oldest, c.waiters, c.total} {
+	for _, d := range []*prometheus.Desc{c.messages, c.bytes, c.oldest, c.waiters, c.total, c.refused} {
 		ch <- d
 	}
 	c.dropped.Describe(ch)
@@ -92,6 +93,10 @@ func (c *queueCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 	c.dropped.Add(float64(max(0, total-max(0, c.most))))
 	ch <- prometheus.MustNewConstMetric(c.total, prometheus.GaugeValue, float64(total))
+	n := c.engine.Refused()
+	for reason, v := range map[string]int64{"full": n.Full, "too_large": n.TooLarge, "no_queue": n.NoQueue} {
+		ch <- prometheus.MustNewConstMetric(c.refused, prometheus.CounterValue, float64(v), reason)
+	}
 	c.dropped.Collect(ch)
 }
 

@@ -118,7 +118,7 @@ func (s *Server) createQueue(r *http.Request) (int, any, error) {
 func sameSettings(c core.QueueConfig, request []byte, attributes map[string]string) error {
 	have := showSettings(c)
 	want := createRequest{Settings: showSettings(c)}
-	want.Settings.Tags, want.Settings.Attributes = nil, nil
+	want.Settings.Tags, want.Settings.Attributes, want.Settings.CopyTo = nil, nil, nil
 	if err := decode(request, &want); err != nil {
 		return err
 	}
@@ -126,13 +126,16 @@ func sameSettings(c core.QueueConfig, request []byte, attributes map[string]stri
 		want.Settings.Attributes = attributes
 	}
 	want.Settings.keepAbsent(have)
+	if len(want.Settings.CopyTo) == 0 {
+		want.Settings.CopyTo = nil
+	}
 	if !reflect.DeepEqual(have, want.Settings) {
 		return fmt.Errorf("%w: %s", core.ErrQueueExists, want.Name)
 	}
 	return nil
 }
 
-// keepAbsent takes from old the maps that s lacks: they are replaced whole or
+// keepAbsent takes from old the maps and lists that s lacks: they are replaced whole or
 // kept, since merging could never remove a tag.
 func (s *Settings) keepAbsent(old Settings) {
 	if s.Tags == nil {
@@ -140,6 +143,9 @@ func (s *Settings) keepAbsent(old Settings) {
 	}
 	if s.Attributes == nil {
 		s.Attributes = old.Attributes
+	}
+	if s.CopyTo == nil {
+		s.CopyTo = old.CopyTo
 	}
 }
 
@@ -157,8 +163,8 @@ func (s *Server) patchQueue(r *http.Request) (int, any, error) {
 	edit := func(c *core.QueueConfig) error {
 		old := showSettings(*c)
 		settings := old
-		// The maps of a queue are shared, hence must not be decoded into.
-		settings.Tags, settings.Attributes = nil, nil
+		// The maps and lists of a queue are shared, hence must not be decoded into.
+		settings.Tags, settings.Attributes, settings.CopyTo = nil, nil, nil
 		if err := decode(b, &settings); err != nil {
 			return err
 		}

@@ -45,6 +45,9 @@ func showSettings(c core.QueueConfig) Settings {
 			MaxDelay:        Duration(c.Redelivery.MaxDelay),
 		},
 		ExpiredToDLQ: c.ExpiredToDLQ,
+		CopyTo:       c.Routes.CopyTo,
+		MoveTo:       c.Routes.MoveTo,
+		PublishTopic: c.Routes.PublishTopic,
 		Attributes:   c.Attributes,
 		Tags:         c.Tags,
 	}
@@ -94,6 +97,7 @@ func (s Settings) config() (core.QueueConfig, error) {
 			MaxDelay:        time.Duration(s.Redelivery.MaxDelay),
 		},
 		ExpiredToDLQ: s.ExpiredToDLQ,
+		Routes:       core.Routes{CopyTo: s.CopyTo, MoveTo: s.MoveTo, PublishTopic: s.PublishTopic},
 		Attributes:   s.Attributes,
 		Tags:         s.Tags,
 	}, nil

@@ -80,7 +80,7 @@ func (s *Server) publishTopic(r *http.Request) (int, any, error) {
 	}
 	res := TopicResponse{Messages: make([]TopicPublished, len(out))}
 	for i, p := range out {
-		res.Messages[i] = TopicPublished{ID: msgs[i].ID.String(), Queues: p.Matched, Full: p.Full}
+		res.Messages[i] = TopicPublished{ID: msgs[i].ID.String(), Queues: p.Matched, Full: p.Full, TooLarge: p.TooLarge}
 	}
 	return http.StatusOK, res, nil
 }

@@ -49,7 +49,7 @@ type Stats struct {
 }
 
 // Settings are what may be set on a queue. A request names those that it
-// changes; tags and attributes are replaced whole.
+// changes; tags, attributes and copy_to are replaced whole.
 type Settings struct {
 	Kind              string            `json:"kind"` // standard, fifo, priority or memory; fixed once created
 	VisibilityTimeout Duration          `json:"visibility_timeout"`
@@ -65,6 +65,9 @@ type Settings struct {
 	DedupScope        string            `json:"dedup_scope"` // queue or group
 	Redelivery        Redelivery        `json:"redelivery"`
 	ExpiredToDLQ      bool              `json:"expired_to_dlq"`
+	CopyTo            []string          `json:"copy_to,omitempty"`       // queues that get a copy of each message; replaced whole
+	MoveTo            string            `json:"move_to,omitempty"`       // the queue that gets them in the place of this one
+	PublishTopic      string            `json:"publish_topic,omitempty"` // the topic that they go to, with {attribute}
 	Attributes        map[string]string `json:"attributes,omitempty"`
 	Tags              map[string]string `json:"tags,omitempty"`
 }
@@ -257,9 +260,10 @@ type TopicResponse struct {
 
 // TopicPublished tells what became of a message.
 type TopicPublished struct {
-	ID     string `json:"id"`
-	Queues int    `json:"queues"`        // that got a copy
-	Full   int    `json:"full,omitzero"` // queues that got none, since they are full
+	ID       string `json:"id"`
+	Queues   int    `json:"queues"`             // that got a copy
+	Full     int    `json:"full,omitzero"`      // queues that got none, since they are full
+	TooLarge int    `json:"too_large,omitzero"` // queues that got none, since they take no message of that size
 }
 
 // Retained is the retained value of a topic.

@@ -36,7 +36,7 @@ func settingCases() []rawCase {
 	return []rawCase{
 		kept("DelaySeconds", "5"), kept("MaximumMessageSize", "2048"), kept("MessageRetentionPeriod", "61"), kept("ReceiveMessageWaitTimeSeconds", "2"), kept("VisibilityTimeout", "11"),
 		kept("Policy", `{"Version":"2012-10-17","Statement":[]}`), redrive, kept("RedriveAllowPolicy", `{"redrivePermission":"denyAll"}`),
-		kept("KmsMasterKeyId", "alias/aws/sqs"), reuse, kept("SqsManagedSseEnabled", "false"),
+		kept("KmsMasterKeyId", "alias/aws/sqs"), reuse, kept("SqsManagedSseEnabled", "false"), kept("PublishTopic", "devices/{d}/cmd"),
 		fifo("ContentBasedDeduplication", "true"), fifo("DeduplicationScope", "messageGroup"), throughput, read("q.fifo", "FifoQueue", "true", makeFIFO),
 		read("q", "QueueArn", "arn:aws:sqs:us-east-1:000000000000:q", makeQ), created, modified,
 		read("q", "ApproximateNumberOfMessages", "2", fair...), read("q", "ApproximateNumberOfMessagesNotVisible", "1", fair...), read("q", "ApproximateNumberOfMessagesDelayed", "1", fair...),

@@ -33,15 +33,17 @@ const (
 	attrThroughput        = "FifoThroughputLimit"
 	attrRedriveAllow      = "RedriveAllowPolicy"
 	attrManagedEncryption = "SqsManagedSseEnabled"
+	attrPublishTopic      = "PublishTopic" // not of AWS: core.Routes.PublishTopic
 )
 
 // attributeList lists the attributes of a queue in the order of the API
-// reference.
+// reference, and those that AWS does not have.
 func attributeList() []string {
 	return []string{
 		attrPolicy, attrVisibility, attrMaxMessageSize, attrRetention, attrMessages, attrNotVisible, attrCreated,
 		attrModified, attrARN, attrDelayed, attrDelay, attrWait, attrRedrive, attrFIFOQueue, attrContentDedup,
 		attrKMSKey, attrKMSReuse, attrDedupScope, attrThroughput, attrRedriveAllow, attrManagedEncryption,
+		attrPublishTopic,
 	}
 }
 
@@ -84,6 +86,8 @@ func (s *Server) attribute(q *core.Queue, stats *core.QueueStats, name string) (
 		return strconv.FormatInt(c.MaxMessageBytes, 10), true
 	case attrRedrive:
 		return s.redrivePolicy(c)
+	case attrPublishTopic:
+		return c.Routes.PublishTopic, c.Routes.PublishTopic != ""
 	}
 	if isCount(name) && stats != nil {
 		return count(stats, name), true
@@ -228,6 +232,12 @@ func (c *call) setAttribute(cfg *core.QueueConfig, name, value string, create bo
 		return c.setRedrivePolicy(cfg, value)
 	case attrFIFOQueue, attrContentDedup, attrDedupScope, attrThroughput:
 		return setFIFOAttribute(cfg, name, value, create)
+	case attrPublishTopic:
+		if !validText(bytesOf(value)) {
+			return invalidAttribute(name)
+		}
+		cfg.Routes.PublishTopic = value // the core checks it
+		return nil
 	}
 	return setKept(cfg, name, value)
 }

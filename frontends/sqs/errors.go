@@ -228,7 +228,8 @@ func coreFaults() []coreFault {
 		{err: core.ErrNoMove, fault: faultNotFound, message: "Task does not exist."},
 		{err: core.ErrMoveTarget, fault: faultNotFound, message: "The resource that you specified for the DestinationArn parameter doesn't exist."},
 		{err: core.ErrDeadLetterQueue, fault: faultInvalidParameter},
-		// Topics have no word in SQS yet.
+		{err: core.ErrRoute, fault: faultInvalidAttributeValue},
+		// Bindings have no word in SQS.
 		{err: core.ErrInvalidTopic, fault: faultInvalidParameter},
 		{err: core.ErrNoBinding, fault: faultNotFound},
 		{err: core.ErrTooManyBindings, fault: faultOverLimit},

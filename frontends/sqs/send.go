@@ -180,14 +180,20 @@ func (c *call) addMessage(q *core.Queue, e *entry) (d digests, err error) {
 		return d, err
 	}
 	d.body.set(e.body)
-	c.messages = append(c.messages, core.Message{
+	m := core.Message{
 		Body:       e.body,
 		Attributes: c.attributes[start:len(c.attributes):len(c.attributes)],
 		Group:      e.group.view(),
 		DedupID:    e.dedupID.view(),
 		Delay:      delay,
 		Origin:     core.OriginSQS,
-	})
+	}
+	if r := &q.Config.Routes; r.PublishTopic != "" {
+		if _, err := r.Topic(&m); err != nil { // fails this entry of a batch alone
+			return d, err
+		}
+	}
+	c.messages = append(c.messages, m)
 	return d, nil
 }
 

@@ -226,6 +226,16 @@ func (w *world) run(t *testing.T, d *datadriven.TestData) string {
 		return answer
 	case "publish":
 		return w.publish(d)
+	case "bind":
+		if err := w.engine.Client(core.Principal{}).Bind(t.Context(), core.Binding{Filter: d.CmdArgs[0].Key, Queue: d.CmdArgs[1].Key}); err != nil {
+			t.Fatal(err)
+		}
+		return ""
+	case "unbind":
+		if err := w.engine.Client(core.Principal{}).Unbind(t.Context(), d.CmdArgs[0].Key, d.CmdArgs[1].Key); err != nil {
+			t.Fatal(err)
+		}
+		return ""
 	case "drain":
 		if took := w.stop(); took > time.Second {
 			t.Fatalf("draining took %v", took)

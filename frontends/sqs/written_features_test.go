@@ -63,13 +63,15 @@ func docAttributes() []docRow {
 		attrRedrive: "canonical JSON, count a number", attrFIFOQueue: "at creation, FIFO only", attrContentDedup: "FIFO only", attrKMSKey: "a KMS key",
 		attrKMSReuse: "60 to 86,400", attrDedupScope: "`queue` or `messageGroup`, FIFO only", attrThroughput: "`perQueue` or `perMessageGroupId`, FIFO only",
 		attrRedriveAllow: "allowAll, denyAll, byQueue", attrManagedEncryption: "true, or false with a KMS key",
+		attrPublishTopic: "no",
 	}
-	elasticMQ := map[string]string{attrDedupScope: "refused", attrThroughput: "refused", attrRedriveAllow: "not enforced", attrRetention: "nothing expires", attrDelay: "yes"}
+	elasticMQ := map[string]string{attrDedupScope: "refused", attrThroughput: "refused", attrRedriveAllow: "not enforced", attrRetention: "nothing expires", attrDelay: "yes", attrPublishTopic: "no"}
 	ours := map[string]string{
 		attrPolicy: "kept and shown, **not enforced**", attrKMSKey: "kept and shown, **encrypts nothing**", attrKMSReuse: "kept and shown", attrManagedEncryption: "kept and shown, **encrypts nothing**",
 		attrMessages: "yes, exact", attrNotVisible: "yes, exact", attrDelayed: "yes, exact", attrThroughput: "kept and shown: there is no limit of rates",
+		attrPublishTopic: "**not of AWS**: a topic that sends go to, [with `{attribute}`](configuration.md#routes)",
 	}
-	more := map[string][]string{attrPolicy: {"feature/policy is not enforced", "TestPoliciesAreBounded"}, attrKMSKey: {"feature/encryption is echoed"}, attrRedriveAllow: {"feature/RedriveAllowPolicy is enforced"}, attrRetention: {"feature/retention"}, attrDelay: {"feature/delay of the queue"}}
+	more := map[string][]string{attrPolicy: {"feature/policy is not enforced", "TestPoliciesAreBounded"}, attrKMSKey: {"feature/encryption is echoed"}, attrRedriveAllow: {"feature/RedriveAllowPolicy is enforced"}, attrRetention: {"feature/retention"}, attrDelay: {"feature/delay of the queue"}, attrPublishTopic: {"transcript routes"}}
 	var rows []docRow
 	for _, name := range attributeList() {
 		r := docRow{feature: name, aws: aws[name], elasticMQ: elasticMQ[name], ours: ours[name], shownBy: append([]string{"setting/" + name}, more[name]...)}

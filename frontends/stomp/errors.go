@@ -53,6 +53,8 @@ func coreFault(err error, destination string) *fault {
 		message, detail = "Invalid destination", "it is not the name of a queue"
 	case errors.Is(err, core.ErrInvalidTopic):
 		message, detail = "Invalid destination", "it is not a topic"
+	case errors.Is(err, core.ErrRoute):
+		message, detail = "Missing header", "the queue publishes to a topic, and a header that names it is absent or not valid"
 	case errors.Is(err, core.ErrTooManyBindings):
 		message, detail = "Too many subscriptions", "the queue is bound to too many filters"
 	case errors.Is(err, core.ErrInvalidArgument):
