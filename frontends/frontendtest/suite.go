@@ -18,8 +18,6 @@ import (
 
 // Wire adapts one frontend to the suite.
 type Wire interface {
-	// Engine opens a core that is closed when the test ends.
-	Engine(t testing.TB) *core.Engine
 	// Frontend returns the frontend under test.
 	Frontend(t testing.TB, engine *core.Engine) frontends.Frontend
 	// Dial connects a client.
@@ -81,7 +79,7 @@ type rig struct {
 
 func newRig(t *testing.T, w Wire) *rig {
 	t.Helper()
-	engine := w.Engine(t)
+	engine := NewEngine(t)
 	r := &rig{t: t, wire: w, client: engine.Client(core.Principal{}), served: make(chan error, 1)}
 	cfg := core.DefaultQueueConfig(core.KindStandard)
 	cfg.VisibilityTimeout = time.Second

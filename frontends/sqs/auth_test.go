@@ -24,6 +24,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	sdk "github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/smithy-go"
+
+	"github.com/leasemq/broker/frontends/frontendtest"
 )
 
 const (
@@ -203,7 +205,7 @@ func wireCases() []wireCase {
 
 func TestSignaturesOnTheWire(t *testing.T) {
 	defer ranCases.note(t)
-	address := listen(t, newTestServer(t, newEngine(t), guarded()))
+	address := listen(t, newTestServer(t, frontendtest.NewEngine(t), guarded()))
 	for protocol, start := range map[string]func() signedCall{"json": callJSON, "query": callQuery} {
 		for _, tc := range wireCases() {
 			t.Run(protocol+" "+tc.name, func(t *testing.T) {
@@ -251,7 +253,7 @@ func TestSignaturesOnTheWire(t *testing.T) {
 // The action of a JSON request is in a header: it must be signed.
 func TestUnsignedActionIsRefused(t *testing.T) {
 	defer ranCases.note(t)
-	address := listen(t, newTestServer(t, newEngine(t), guarded()))
+	address := listen(t, newTestServer(t, frontendtest.NewEngine(t), guarded()))
 	c := callJSON()
 	c.target = ""
 	r := c.signed(t, address)
@@ -269,7 +271,7 @@ func TestUnsignedActionIsRefused(t *testing.T) {
 
 func TestPresignedGET(t *testing.T) {
 	defer ranCases.note(t)
-	address := listen(t, newTestServer(t, newEngine(t), guarded()))
+	address := listen(t, newTestServer(t, frontendtest.NewEngine(t), guarded()))
 	for name, tc := range map[string]struct {
 		before func(*signedCall)
 		after  func(url.Values)
@@ -320,7 +322,7 @@ func TestPresignedGET(t *testing.T) {
 
 // Strangers cannot make the node read and keep what they send.
 func TestLargeBodyOfAStrangerIsNotRead(t *testing.T) {
-	address := listen(t, newTestServer(t, newEngine(t), guarded()))
+	address := listen(t, newTestServer(t, frontendtest.NewEngine(t), guarded()))
 	for name, head := range map[string]string{
 		"announced": fmt.Sprintf("Content-Length: %d\r\n\r\n", strangerBytesMax+1),
 		"chunked":   "Transfer-Encoding: chunked\r\n\r\n",
@@ -348,7 +350,7 @@ func TestLargeBodyOfAStrangerIsNotRead(t *testing.T) {
 
 func TestHealthNeedsNoSignature(t *testing.T) {
 	defer ranCases.note(t)
-	address := listen(t, newTestServer(t, newEngine(t), guarded()))
+	address := listen(t, newTestServer(t, frontendtest.NewEngine(t), guarded()))
 	a, err := http.Get("http://" + address + "/health")
 	if err != nil {
 		t.Fatal(err)
@@ -363,7 +365,7 @@ func TestOptionsOfSignatures(t *testing.T) {
 	defer ranCases.note(t)
 	o := guarded()
 	o.RefuseSessionTokens, o.SigningRegion = true, "eu-west-3"
-	address := listen(t, newTestServer(t, newEngine(t), o))
+	address := listen(t, newTestServer(t, frontendtest.NewEngine(t), o))
 	for name, tc := range map[string]struct {
 		edit func(*signedCall)
 		code string
@@ -384,7 +386,7 @@ func TestOptionsOfSignatures(t *testing.T) {
 		}
 	}
 	o.SigningRegion = "us-east-1"
-	address = listen(t, newTestServer(t, newEngine(t), o))
+	address = listen(t, newTestServer(t, frontendtest.NewEngine(t), o))
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
 		t.Fatal(err)
@@ -416,7 +418,7 @@ func TestAccessKeysAreChecked(t *testing.T) {
 
 // The core knows a request by its access key.
 func TestPrincipalIsTheAccessKey(t *testing.T) {
-	s := newTestServer(t, newEngine(t), guarded())
+	s := newTestServer(t, frontendtest.NewEngine(t), guarded())
 	for _, k := range s.options.AccessKeys {
 		if got := fmt.Sprintf("%+v", s.keys.Load().clients[k.ID].messages); !strings.Contains(got, "principal:{Name:"+k.ID+" ") {
 			t.Errorf("the client of %s is %s", k.ID, got)
@@ -433,7 +435,7 @@ func TestObserveHearsOfStrangers(t *testing.T) {
 		defer mu.Unlock()
 		got[code] = action
 	}
-	address := listen(t, newTestServer(t, newEngine(t), o))
+	address := listen(t, newTestServer(t, frontendtest.NewEngine(t), o))
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
 		t.Fatal(err)
@@ -454,7 +456,7 @@ func TestObserveHearsOfStrangers(t *testing.T) {
 }
 
 func TestRequestsUseTheClientOfTheirKey(t *testing.T) {
-	s := newTestServer(t, newEngine(t), guarded())
+	s := newTestServer(t, frontendtest.NewEngine(t), guarded())
 	var asked []string
 	for id := range s.keys.Load().clients {
 		s.keys.Load().clients[id] = door{messages: &cannedCore{publish: func() { asked = append(asked, id) }}, queues: &cannedCore{}}
@@ -485,7 +487,7 @@ func TestSDKSigns(t *testing.T) {
 		t.Fatal(err)
 	}
 	serverTLS, clientTLS := testCertificate(t)
-	s := newTestServer(t, newEngine(t), guarded())
+	s := newTestServer(t, frontendtest.NewEngine(t), guarded())
 	serve(t, s, tls.NewListener(ln, serverTLS))
 	for scheme, address := range map[string]string{"http": listen(t, s), "https": ln.Addr().String()} {
 		transport := &http.Transport{TLSClientConfig: clientTLS}
@@ -516,7 +518,7 @@ func TestSDKSigns(t *testing.T) {
 // TestPagesOfOtherSitesAreRefused: a page needs no script for such a request.
 func TestPagesOfOtherSitesAreRefused(t *testing.T) {
 	defer ranCases.note(t)
-	address := listen(t, newTestServer(t, newEngine(t), Options{}))
+	address := listen(t, newTestServer(t, frontendtest.NewEngine(t), Options{}))
 	for site, want := range map[string]int{"cross-site": 403, "same-site": 403, "same-origin": 200, "none": 200} {
 		conn, err := net.Dial("tcp", address)
 		if err != nil {
@@ -542,7 +544,7 @@ func TestUnsignedBodyIsTakenOverTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	serverTLS, clientTLS := testCertificate(t)
-	s := newTestServer(t, newEngine(t), guarded())
+	s := newTestServer(t, frontendtest.NewEngine(t), guarded())
 	serve(t, s, tls.NewListener(ln, serverTLS))
 	conn, err := tls.Dial("tcp", ln.Addr().String(), clientTLS)
 	if err != nil {

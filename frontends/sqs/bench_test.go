@@ -14,6 +14,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/leasemq/broker/core"
+	"github.com/leasemq/broker/frontends/frontendtest"
 )
 
 const (
@@ -76,7 +77,7 @@ func BenchmarkDecode(b *testing.B) {
 
 // benchDeliveries returns messages as a real core gives them.
 func benchDeliveries(b testing.TB, n int) []core.Delivery {
-	client := newEngine(b).Client(core.Principal{})
+	client := frontendtest.NewEngine(b).Client(core.Principal{})
 	ctx := context.Background()
 	if _, _, err := client.Declare(ctx, "q", core.DefaultQueueConfig(core.KindStandard)); err != nil {
 		b.Fatal(err)

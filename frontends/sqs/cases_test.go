@@ -16,6 +16,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/leasemq/broker/frontends/frontendtest"
 )
 
 // protocol is a form that requests and answers have.
@@ -161,7 +163,7 @@ func (rc *rawCase) run(t *testing.T) {
 				w := &world{t: t, options: rc.options, started: map[string]chan string{}}
 				w.options.Logger = quiet()
 				if rc.core == nil {
-					w.engine = newEngine(t)
+					w.engine = frontendtest.NewEngine(t)
 				}
 				w.fails = rc.core
 				defer func() {
@@ -212,7 +214,7 @@ func (r *rawRun) hangUp() {
 
 func (r *rawRun) dial() {
 	if r.w.conn == nil {
-		r.w.conn = r.w.ln.dial(r.t)
+		r.w.conn = r.w.ln.Dial(r.t)
 		r.w.reader = bufio.NewReader(r.w.conn)
 	}
 }

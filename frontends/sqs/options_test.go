@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/leasemq/broker/core"
+	"github.com/leasemq/broker/frontends/frontendtest"
 )
 
 func TestOptionsAreChecked(t *testing.T) {
@@ -32,7 +33,7 @@ func TestObserveHearsOfEachAction(t *testing.T) {
 	type seen struct{ action, code string }
 	var mu sync.Mutex
 	var got []seen
-	s := newTestServer(t, newEngine(t), Options{Observe: func(action, code string, took time.Duration) {
+	s := newTestServer(t, frontendtest.NewEngine(t), Options{Observe: func(action, code string, took time.Duration) {
 		mu.Lock()
 		defer mu.Unlock()
 		if took <= 0 {
@@ -109,7 +110,7 @@ func TestNoopAnswersTheHotActions(t *testing.T) {
 }
 
 func TestCreateSeesQueuesOfTheOtherKind(t *testing.T) {
-	engine := newEngine(t)
+	engine := frontendtest.NewEngine(t)
 	client := engine.Client(core.Principal{})
 	for name, kind := range map[string]core.QueueKind{"a": core.KindFIFO, "a.fifo": core.KindStandard} {
 		if _, _, err := client.Declare(t.Context(), name, core.DefaultQueueConfig(kind)); err != nil {

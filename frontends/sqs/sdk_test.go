@@ -17,13 +17,14 @@ import (
 	"github.com/aws/smithy-go"
 
 	"github.com/leasemq/broker/core"
+	"github.com/leasemq/broker/frontends/frontendtest"
 )
 
 // newSDK returns AWS's own client of a server on a real core. It checks the
 // digests of what it receives by itself.
 func newSDK(t *testing.T, o Options) *sdk.Client {
 	t.Helper()
-	return newSDKOf(t, newEngine(t), o)
+	return newSDKOf(t, frontendtest.NewEngine(t), o)
 }
 
 func newSDKOf(t *testing.T, e *core.Engine, o Options) *sdk.Client {

@@ -7,12 +7,13 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/service/sqs"
 
 	"github.com/leasemq/broker/core"
+	"github.com/leasemq/broker/frontends/frontendtest"
 )
 
 // The content type of a message from STOMP is a message attribute. Other
 // protocols have their own ways to tell it.
 func TestContentTypeOfSTOMP(t *testing.T) {
-	e := newEngine(t)
+	e := frontendtest.NewEngine(t)
 	c := newSDKOf(t, e, Options{})
 	url := createSDK(t, c, "q", nil)
 	attributes := []core.Attribute{{Name: "k", Value: []byte("v")}}

@@ -3,7 +3,6 @@ package sqs
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -23,61 +22,8 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/leasemq/broker/core"
-	"github.com/leasemq/broker/storage"
+	"github.com/leasemq/broker/frontends/frontendtest"
 )
-
-// newEngine opens a core on a store in memory. It is closed by the cleanup.
-func newEngine(t testing.TB) *core.Engine {
-	t.Helper()
-	log := slog.New(slog.NewTextHandler(io.Discard, nil))
-	db, boot, err := storage.Open(storage.Options{Memory: true, Logger: log})
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := core.Open(core.Options{Store: db, Committer: db, Boot: boot, Logger: log})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := errors.Join(e.Close(), db.Close()); err != nil {
-			t.Error(err)
-		}
-	})
-	return e
-}
-
-// pipeListener accepts the far ends of pipes, so that a server lives within a
-// synctest bubble.
-type pipeListener struct {
-	conns  chan net.Conn
-	closed chan struct{}
-}
-
-func newPipeListener() *pipeListener {
-	return &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
-}
-
-func (l *pipeListener) Accept() (net.Conn, error) {
-	select {
-	case c := <-l.conns:
-		return c, nil
-	case <-l.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (l *pipeListener) Close() error   { close(l.closed); return nil }
-func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 9324} }
-
-func (l *pipeListener) dial(t testing.TB) net.Conn {
-	near, far := net.Pipe()
-	select {
-	case l.conns <- far:
-	case <-l.closed:
-		t.Fatal("dial: the listener is closed")
-	}
-	return near
-}
 
 // TestTranscripts runs the conversations in testdata against a whole frontend on
 // a whole core, in fake time.
@@ -118,7 +64,7 @@ func runTranscript(t *testing.T, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, engine: newEngine(t), started: map[string]chan string{}}
+	w := &world{t: t, engine: frontendtest.NewEngine(t), started: map[string]chan string{}}
 	w.options.Logger = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelError}))
 	defer func() {
 		w.stop()
@@ -137,7 +83,7 @@ type world struct {
 	options Options
 	engine  *core.Engine
 	fails   error // what a canned core answers, in the place of engine
-	ln      *pipeListener
+	ln      *frontendtest.PipeListener
 	cancel  context.CancelFunc
 	served  chan error
 	conn    net.Conn
@@ -160,7 +106,7 @@ func (w *world) start() {
 		w.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	w.ln, w.cancel, w.served = newPipeListener(), cancel, make(chan error, 1)
+	w.ln, w.cancel, w.served = frontendtest.NewPipeListener(), cancel, make(chan error, 1)
 	go func() { w.served <- s.Serve(ctx, w.ln) }()
 }
 
@@ -210,7 +156,7 @@ func (w *world) run(t *testing.T, d *datadriven.TestData) string {
 		done := make(chan string, 1)
 		w.started[name] = done
 		r := w.request(d.CmdArgs[1].Key, keys(d.CmdArgs[2:]), d.Input)
-		conn := w.ln.dial(t)
+		conn := w.ln.Dial(t)
 		go func() {
 			defer conn.Close()
 			done <- w.ask(conn, bufio.NewReader(conn), r)
@@ -243,7 +189,7 @@ func (w *world) run(t *testing.T, d *datadriven.TestData) string {
 		return ""
 	}
 	if w.conn == nil {
-		w.conn = w.ln.dial(t)
+		w.conn = w.ln.Dial(t)
 		w.reader = bufio.NewReader(w.conn)
 	}
 	return w.anonymous(w.ask(w.conn, w.reader, w.request(d.Cmd, keys(d.CmdArgs), d.Input)))

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/leasemq/broker/frontends/frontendtest"
 )
 
 // unreadEnds waits until no large answer is counted.
@@ -22,7 +24,7 @@ func unreadEnds(t *testing.T, s *Server) {
 // largeMessages serves a queue q with n messages of size bytes, and returns a
 // function that does one request on a connection of its own.
 func largeMessages(t *testing.T, n, size int) (s *Server, ask func(action, body string) string, address string) {
-	s = newTestServer(t, newEngine(t), Options{})
+	s = newTestServer(t, frontendtest.NewEngine(t), Options{})
 	address = listen(t, s)
 	conn, err := net.Dial("tcp", address)
 	if err != nil {

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/leasemq/broker/core"
+	"github.com/leasemq/broker/frontends/frontendtest"
 )
 
 // quiet is a log that goes nowhere.
@@ -87,13 +88,13 @@ func readAnswer(t testing.TB, br *bufio.Reader) (*http.Response, string) {
 func inBubble(t *testing.T, o Options, f func(t *testing.T, dial func() net.Conn)) {
 	startServerDate()
 	synctest.Test(t, func(t *testing.T) {
-		s := newTestServer(t, newEngine(t), o)
-		ln := newPipeListener()
+		s := newTestServer(t, frontendtest.NewEngine(t), o)
+		ln := frontendtest.NewPipeListener()
 		t.Cleanup(func() { time.Sleep(11 * time.Second) }) // see runTranscript; runs after the drain
 		serve(t, s, ln)
 		var conns []net.Conn
 		f(t, func() net.Conn {
-			conns = append(conns, ln.dial(t))
+			conns = append(conns, ln.Dial(t))
 			return conns[len(conns)-1]
 		})
 		for _, c := range conns {
@@ -233,7 +234,7 @@ func TestPipelinedAnswerDoesNotWaitForALongPoll(t *testing.T) {
 // Announcing a body reserves nothing; sending one reserves twice as much at most.
 func TestAnnouncedBodiesReserveNothing(t *testing.T) {
 	const connections, announced = 64, 8 << 20
-	s := newTestServer(t, newEngine(t), Options{})
+	s := newTestServer(t, frontendtest.NewEngine(t), Options{})
 	address := listen(t, s)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -264,7 +265,7 @@ func TestAnnouncedBodiesReserveNothing(t *testing.T) {
 }
 
 func TestLargestBatchFits(t *testing.T) {
-	address := listen(t, newTestServer(t, newEngine(t), Options{AutoCreate: true}))
+	address := listen(t, newTestServer(t, frontendtest.NewEngine(t), Options{AutoCreate: true}))
 	send := func(size int) (int, string) {
 		var entries []string
 		for i := range 10 {
@@ -306,7 +307,7 @@ func TestVanishedLongPollTakesNoLease(t *testing.T) {
 }
 
 func testVanished(t *testing.T, overTLS, reset bool) {
-	engine := newEngine(t)
+	engine := frontendtest.NewEngine(t)
 	client := engine.Client(core.Principal{})
 	ctx := t.Context()
 	if _, _, err := client.Declare(ctx, "q", core.DefaultQueueConfig(core.KindStandard)); err != nil {
@@ -358,7 +359,7 @@ func testVanished(t *testing.T, overTLS, reset bool) {
 
 // A poll whose client has only sent its next request is alive.
 func TestPipelinedBytesAreAlive(t *testing.T) {
-	engine := newEngine(t)
+	engine := frontendtest.NewEngine(t)
 	client := engine.Client(core.Principal{})
 	if _, _, err := client.Declare(t.Context(), "q", core.DefaultQueueConfig(core.KindStandard)); err != nil {
 		t.Fatal(err)
@@ -436,7 +437,7 @@ func TestQueueURLSaysHTTPSOverTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	serverTLS, clientTLS := testCertificate(t)
-	serve(t, newTestServer(t, newEngine(t), Options{AutoCreate: true}), tls.NewListener(ln, serverTLS))
+	serve(t, newTestServer(t, frontendtest.NewEngine(t), Options{AutoCreate: true}), tls.NewListener(ln, serverTLS))
 	transport := &http.Transport{TLSClientConfig: clientTLS}
 	defer transport.CloseIdleConnections()
 	url := "https://" + ln.Addr().String()
@@ -452,7 +453,7 @@ func TestQueueURLSaysHTTPSOverTLS(t *testing.T) {
 }
 
 func TestConnectionAboveTheLimitIsRefusedKindly(t *testing.T) {
-	address := listen(t, newTestServer(t, newEngine(t), Options{MaxConnections: 2}))
+	address := listen(t, newTestServer(t, frontendtest.NewEngine(t), Options{MaxConnections: 2}))
 	var conns []net.Conn
 	for range 2 {
 		c, err := net.Dial("tcp", address)
@@ -584,7 +585,7 @@ func (l *lockedWriter) Write(b []byte) (int, error) {
 // What came by another wire, or through the core, is shown as SQS can show it.
 func TestMessagesOfOtherWires(t *testing.T) {
 	defer ranCases.note(t)
-	engine := newEngine(t)
+	engine := frontendtest.NewEngine(t)
 	client := engine.Client(core.Principal{})
 	if _, _, err := client.Declare(t.Context(), "q", core.DefaultQueueConfig(core.KindStandard)); err != nil {
 		t.Fatal(err)
@@ -627,7 +628,7 @@ func TestMessagesOfOtherWires(t *testing.T) {
 }
 
 func TestSenderOfALargeBodyReadsTheRefusal(t *testing.T) {
-	address := listen(t, newTestServer(t, newEngine(t), Options{BodyBytesMax: 1 << 20}))
+	address := listen(t, newTestServer(t, frontendtest.NewEngine(t), Options{BodyBytesMax: 1 << 20}))
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
 		t.Fatal(err)
@@ -650,7 +651,7 @@ type zeros struct{}
 func (zeros) Read(b []byte) (int, error) { return len(b), nil }
 
 func TestChunkedBodyIsBounded(t *testing.T) {
-	address := listen(t, newTestServer(t, newEngine(t), Options{BodyBytesMax: 64 << 10}))
+	address := listen(t, newTestServer(t, frontendtest.NewEngine(t), Options{BodyBytesMax: 64 << 10}))
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
 		t.Fatal(err)
@@ -671,7 +672,7 @@ func TestChunkedBodyIsBounded(t *testing.T) {
 }
 
 func TestLongValuesAreNotEchoed(t *testing.T) {
-	address := listen(t, newTestServer(t, newEngine(t), Options{AutoCreate: true}))
+	address := listen(t, newTestServer(t, frontendtest.NewEngine(t), Options{AutoCreate: true}))
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
 		t.Fatal(err)
@@ -690,7 +691,7 @@ func TestLongValuesAreNotEchoed(t *testing.T) {
 // is kept as it was sent stays in memory while its queue is in use.
 func TestPoliciesAreBounded(t *testing.T) {
 	defer ranCases.note(t)
-	address := listen(t, newTestServer(t, newEngine(t), Options{}))
+	address := listen(t, newTestServer(t, frontendtest.NewEngine(t), Options{}))
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
 		t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/leasemq/broker/core"
+	"github.com/leasemq/broker/frontends/frontendtest"
 	"github.com/leasemq/broker/storage"
 )
 
@@ -51,7 +52,7 @@ func (p *peer) mustDo(t *testing.T, action string, in, out any) {
 func TestOneGroupIsGivenToOneReceiverAtATime(t *testing.T) {
 	defer ranCases.note(t)
 	const messages, receivers = 40, 8
-	dial := dialer(t, newTestServer(t, newEngine(t), Options{}))
+	dial := dialer(t, newTestServer(t, frontendtest.NewEngine(t), Options{}))
 	p := dial()
 	p.mustDo(t, "CreateQueue", map[string]any{"QueueName": "q.fifo", "Attributes": map[string]string{"FifoQueue": "true"}}, nil)
 	for i := range messages {
@@ -139,7 +140,7 @@ func TestParkedPollsHoldNobodyUp(t *testing.T) {
 // receivers costs them no more than an error that says so.
 func TestQueuesComeAndGoUnderTheirUsers(t *testing.T) {
 	defer ranCases.note(t)
-	dial := dialer(t, newTestServer(t, newEngine(t), Options{RelaxedLimits: true}))
+	dial := dialer(t, newTestServer(t, frontendtest.NewEngine(t), Options{RelaxedLimits: true}))
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
 	allowed := func(what string, err error) {
@@ -184,7 +185,7 @@ func TestQueuesComeAndGoUnderTheirUsers(t *testing.T) {
 func TestDeepGroupIsReadInSteps(t *testing.T) {
 	defer ranCases.note(t)
 	const backlog, batch = 20_000, 100
-	engine := newEngine(t)
+	engine := frontendtest.NewEngine(t)
 	client := engine.Client(core.Principal{})
 	if _, _, err := client.Declare(t.Context(), "q.fifo", core.DefaultQueueConfig(core.KindFIFO)); err != nil {
 		t.Fatal(err)
@@ -327,7 +328,7 @@ func TestRestartForgetsAndRevivesNothing(t *testing.T) {
 // Both protocols are understood on one connection, whatever a client sends next.
 func TestProtocolsShareAConnection(t *testing.T) {
 	defer ranCases.note(t)
-	p := dialer(t, newTestServer(t, newEngine(t), Options{}))()
+	p := dialer(t, newTestServer(t, frontendtest.NewEngine(t), Options{}))()
 	for range 3 {
 		p.mustDo(t, "CreateQueue", map[string]any{"QueueName": "q"}, nil)
 		for accept, want := range map[string]string{"*/*": "<GetQueueUrlResponse", "application/json": `{"GetQueueUrlResponse"`} {
@@ -377,7 +378,7 @@ func TestHandlesOutliveARestart(t *testing.T) {
 func TestInFlightLimit(t *testing.T) {
 	defer ranCases.note(t)
 	const batch = 1000
-	engine := newEngine(t)
+	engine := frontendtest.NewEngine(t)
 	client := engine.Client(core.Principal{})
 	if _, _, err := client.Declare(t.Context(), "q", core.DefaultQueueConfig(core.KindStandard)); err != nil {
 		t.Fatal(err)

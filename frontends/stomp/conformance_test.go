@@ -18,8 +18,6 @@ func TestConformance(t *testing.T) { frontendtest.Run(t, wireAdapter{}) }
 
 type wireAdapter struct{}
 
-func (wireAdapter) Engine(t testing.TB) *core.Engine { return newEngine(t) }
-
 func (wireAdapter) Frontend(t testing.TB, e *core.Engine) frontends.Frontend {
 	s, err := New(e, Options{Logger: quiet(), BodyBytesMax: 1 << 20})
 	if err != nil {

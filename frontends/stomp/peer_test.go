@@ -11,6 +11,7 @@ import (
 	gostomp "github.com/go-stomp/stomp/v3"
 
 	"github.com/leasemq/broker/core"
+	"github.com/leasemq/broker/frontends/frontendtest"
 	"github.com/leasemq/broker/frontends/stomp/frame"
 )
 
@@ -18,7 +19,7 @@ import (
 func listenAndServe(t testing.TB, o Options) (address string, client *core.Client) {
 	t.Helper()
 	o.Logger = quiet()
-	e := newEngine(t)
+	e := frontendtest.NewEngine(t)
 	s, err := New(e, o)
 	if err != nil {
 		t.Fatal(err)

@@ -18,56 +18,12 @@ import (
 	"time"
 
 	"github.com/cockroachdb/datadriven"
-	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/leasemq/broker/core"
-	"github.com/leasemq/broker/storage"
+	"github.com/leasemq/broker/frontends/frontendtest"
 )
 
 func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
-
-func newEngine(t testing.TB) *core.Engine {
-	t.Helper()
-	db, boot, err := storage.Open(storage.Options{
-		Dir: "data", FS: vfs.NewMem(), Logger: quiet(), Profile: storage.Profile{MemTableBytes: 1 << 20, CacheBytes: 4 << 20},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := core.Open(core.Options{Store: db, Committer: db, Boot: boot, Logger: quiet()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := errors.Join(e.Close(), db.Close()); err != nil {
-			t.Error(err)
-		}
-	})
-	return e
-}
-
-// pipeListener accepts the far ends of pipes, so that a server lives within a
-// synctest bubble.
-type pipeListener struct {
-	conns  chan net.Conn
-	closed chan struct{}
-}
-
-func newPipeListener() *pipeListener {
-	return &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
-}
-
-func (l *pipeListener) Accept() (net.Conn, error) {
-	select {
-	case c := <-l.conns:
-		return c, nil
-	case <-l.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (l *pipeListener) Close() error   { close(l.closed); return nil }
-func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 61613} }
 
 // TestTranscripts runs the conversations in testdata against a whole frontend on
 // a whole core, in fake time. What each client gets is shown, a frame a line,
@@ -95,7 +51,7 @@ func TestTranscripts(t *testing.T) {
 	for _, path := range paths {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".txt"), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := &world{t: t, engine: newEngine(t), clients: map[string]*client{}}
+				w := &world{t: t, engine: frontendtest.NewEngine(t), clients: map[string]*client{}}
 				w.client = w.engine.Client(core.Principal{Origin: core.OriginSQS})
 				defer w.stop()
 				datadriven.RunTest(t, path, w.run)
@@ -110,7 +66,7 @@ type world struct {
 	options Options
 	engine  *core.Engine
 	client  *core.Client
-	ln      *pipeListener
+	ln      *frontendtest.PipeListener
 	cancel  context.CancelFunc
 	served  chan error
 	clients map[string]*client
@@ -124,7 +80,7 @@ func (w *world) start() {
 		w.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	w.ln, w.cancel, w.served = newPipeListener(), cancel, make(chan error, 1)
+	w.ln, w.cancel, w.served = frontendtest.NewPipeListener(), cancel, make(chan error, 1)
 	go func() { w.served <- s.Serve(ctx, w.ln) }()
 }
 
@@ -325,13 +281,7 @@ func (w *world) take(queue string) string {
 func (w *world) send(name, text string) {
 	c := w.clients[name]
 	if c == nil {
-		near, far := net.Pipe()
-		select {
-		case w.ln.conns <- far:
-		case <-w.ln.closed:
-			w.t.Fatal("dial: the listener is closed")
-		}
-		c = &client{conn: near}
+		c = &client{conn: w.ln.Dial(w.t)}
 		w.clients[name] = c
 		go c.read()
 	}

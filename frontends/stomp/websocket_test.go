@@ -11,6 +11,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/leasemq/broker/frontends"
+	"github.com/leasemq/broker/frontends/frontendtest"
 )
 
 // serveWebSocket is listenAndServe for WebSocket.
@@ -23,7 +24,7 @@ func serveWebSocket(t *testing.T, o Options) string {
 func newWebSocketServer(t *testing.T, o Options) (*Server, string) {
 	t.Helper()
 	o.Logger = quiet()
-	s, err := New(newEngine(t), o)
+	s, err := New(frontendtest.NewEngine(t), o)
 	if err != nil {
 		t.Fatal(err)
 	}
