@@ -235,28 +235,52 @@ func (t *topicTable) forget(g *group, q *queue) {
 	}
 }
 
+// newBindings checks what a queue is to be bound to, and waits until the stored
+// bindings are known.
+func (e *Engine) newBindings(queue string, bindings []Binding) ([]*binding, error) {
+	if len(bindings) > QueueBindingsMax {
+		return nil, ErrTooManyBindings
+	}
+	fresh := make([]*binding, len(bindings))
+	for i, b := range bindings {
+		if match.CheckFilter(b.Filter) != nil {
+			return nil, ErrInvalidTopic
+		}
+		if len(b.Options.NoLocal)+len(b.Options.Data) > BindingOptionBytesMax || b.Options.Accept > AcceptUnreliable {
+			return nil, ErrInvalidArgument
+		}
+		sel, err := selector.Parse(b.Options.Selector)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrInvalidArgument, err)
+		}
+		b.Queue, b.Options.Data = queue, slices.Clone(b.Options.Data)
+		fresh[i] = &binding{Binding: b, sel: sel}
+	}
+	if len(fresh) == 0 {
+		return nil, nil
+	}
+	return fresh, e.topics.loaded()
+}
+
+// putBinding stores a binding of the queue id.
+func (g *group) putBinding(b *binding, id QID) {
+	b.id, b.group = id, g.n
+	g.put(Edit{Kind: EditPutRecord, Key: []byte(b.record()), Value: b.append(nil)})
+}
+
 // Bind binds a queue, which must exist, to the topics that a filter matches, and
 // answers when that is durable, which for a memory queue it never is. A binding of
 // the same filter and queue is replaced. The error for a selector that cannot be
 // parsed is that of package selector, and ErrInvalidArgument.
 func (c *Client) Bind(ctx context.Context, b Binding) error {
 	e := c.engine
-	if match.CheckFilter(b.Filter) != nil {
-		return ErrInvalidTopic
-	}
-	if len(b.Options.NoLocal)+len(b.Options.Data) > BindingOptionBytesMax || b.Options.Accept > AcceptUnreliable {
-		return ErrInvalidArgument
-	}
-	sel, err := selector.Parse(b.Options.Selector)
+	fresh, err := e.newBindings(b.Queue, []Binding{b})
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrInvalidArgument, err)
-	}
-	if err := e.topics.loaded(); err != nil {
 		return err
 	}
 	var done *commit
 	err = e.with(b.Queue, func(q *queue) (err error) {
-		done, err = q.bind(&b, sel)
+		done, err = q.bind(fresh[0])
 		return err
 	})
 	if err != nil || done == nil {
@@ -266,19 +290,18 @@ func (c *Client) Bind(ctx context.Context, b Binding) error {
 }
 
 // bind returns the commit to wait for, nil if the binding is durable.
-func (q *queue) bind(b *Binding, sel *selector.Selector) (*commit, error) {
+func (q *queue) bind(b *binding) (*commit, error) {
 	e := q.engine
 	old, n := e.topics.find(q.id, b.Filter)
 	switch {
-	case old != nil && old.same(b):
+	case old != nil && old.same(&b.Binding):
 		return e.seq.commitOf(old.group), nil
 	case old == nil && n >= QueueBindingsMax:
 		return nil, ErrTooManyBindings
 	}
-	fresh := &binding{Binding: *b, id: q.id, sel: sel}
-	fresh.Options.Data = slices.Clone(b.Options.Data)
 	if q.memory != nil {
-		e.topics.put(fresh)
+		b.id = q.id
+		e.topics.put(b)
 		return nil, nil
 	}
 	g, err := e.seq.begin()
@@ -286,9 +309,8 @@ func (q *queue) bind(b *Binding, sel *selector.Selector) (*commit, error) {
 		return nil, err
 	}
 	defer e.seq.end()
-	fresh.group = g.n
-	g.put(Edit{Kind: EditPutRecord, Key: []byte(b.record()), Value: fresh.append(nil)})
-	e.topics.put(fresh)
+	g.putBinding(b, q.id)
+	e.topics.put(b)
 	return g.done, nil
 }
 

@@ -63,7 +63,9 @@ type Settlement struct {
 	Handle  string  // text form, or
 	Receipt Receipt // when Handle is empty
 	Action  SettleAction
-	Delay   time.Duration
+	// Delay is how long an extended lease lasts, a released message waits, or a
+	// rejected one whose queue's policy has no delay.
+	Delay time.Duration
 }
 
 // PeekPos is where a Peek goes on; the zero value starts at the oldest.

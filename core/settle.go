@@ -256,7 +256,7 @@ func (q *queue) decideLease(s *Settlement, i int32, dlq *queue) (decision, error
 		if policy.MaxReceives > 0 && int(failures) >= policy.MaxReceives {
 			d.dead = DeadLetterMaxReceives
 		} else {
-			d.until = now + policy.backoff(int(failures)).Milliseconds()
+			d.until = now + policy.backoff(int(failures), s.Delay).Milliseconds()
 		}
 	case SettleDeadLetter:
 		d.dead = DeadLetterRejected
@@ -284,9 +284,12 @@ func (q *queue) read(le *lease) ([]byte, error) {
 	return rec, nil
 }
 
-// backoff returns the delay after n failures.
-func (r *Redelivery) backoff(n int) time.Duration {
+// backoff returns the delay after n failures; other if the policy has none.
+func (r *Redelivery) backoff(n int, other time.Duration) time.Duration {
 	d := r.InitialDelay
+	if d == 0 {
+		return min(other, VisibilityMax)
+	}
 	most := r.MaxDelay
 	if most == 0 {
 		most = VisibilityMax

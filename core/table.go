@@ -125,6 +125,12 @@ func (q *queue) infoLocked() Queue {
 // did. One that exists is returned as it is; the caller compares. A new one is
 // refused with ErrDeadLetterQueue if its dead-letter queue does not allow it.
 func (c *Client) Declare(ctx context.Context, name string, cfg QueueConfig) (Queue, bool, error) {
+	return c.DeclareBound(ctx, name, cfg)
+}
+
+// DeclareBound is Declare of a queue that, if it is created, is bound in the same
+// Change. The queue of the bindings is name, whatever they say.
+func (c *Client) DeclareBound(ctx context.Context, name string, cfg QueueConfig, bindings ...Binding) (Queue, bool, error) {
 	e := c.engine
 	if name == "" || len(name) > QueueNameBytesMax || !utf8.ValidString(name) {
 		return Queue{}, false, ErrInvalidName
@@ -133,6 +139,10 @@ func (c *Client) Declare(ctx context.Context, name string, cfg QueueConfig) (Que
 		return Queue{}, false, fmt.Errorf("%w: a memory queue needs an owner", ErrInvalidConfig)
 	}
 	if err := cfg.check(name); err != nil {
+		return Queue{}, false, err
+	}
+	bound, err := e.newBindings(name, bindings)
+	if err != nil {
 		return Queue{}, false, err
 	}
 	if err := e.up(); err != nil {
@@ -157,7 +167,7 @@ func (c *Client) Declare(ctx context.Context, name string, cfg QueueConfig) (Que
 		e.loading.Unlock()
 		return Queue{}, false, err
 	}
-	info, done, err := e.create(name, cfg)
+	info, done, err := e.create(name, cfg, bound)
 	e.loading.Unlock()
 	if err != nil {
 		return Queue{}, false, err
@@ -174,7 +184,7 @@ func (e *Engine) settledBy(ctx context.Context, n uint64) error {
 }
 
 // create makes a new queue. e.loading is held.
-func (e *Engine) create(name string, cfg QueueConfig) (Queue, *commit, error) {
+func (e *Engine) create(name string, cfg QueueConfig, bound []*binding) (Queue, *commit, error) {
 	now := e.clock.now()
 	rec := &queueRecord{Name: name, CreatedAt: now, ModifiedAt: now, Config: cfg.clone()}
 	g, err := e.seq.begin()
@@ -186,6 +196,9 @@ func (e *Engine) create(name string, cfg QueueConfig) (Queue, *commit, error) {
 	g.put(Edit{Kind: EditPutQueue, Ref: Ref{QID: qid}, Value: encodeQueueRecord(rec)})
 	g.put(Edit{Kind: EditPutName, Ref: Ref{QID: qid}, Key: []byte(name)})
 	g.putSource(name, "", cfg.Redelivery.DeadLetterQueue)
+	for _, b := range bound {
+		g.putBinding(b, qid)
+	}
 	n, done := g.n, g.done
 	e.seq.end()
 	q := e.newQueue(rec, qid, QueueState{})
@@ -194,6 +207,9 @@ func (e *Engine) create(name string, cfg QueueConfig) (Queue, *commit, error) {
 	e.tableMu.Lock()
 	e.byName[name] = q
 	e.tableMu.Unlock()
+	for _, b := range bound {
+		e.topics.put(b)
+	}
 	return info, done, nil
 }
 
