@@ -148,7 +148,7 @@ func (s *subscription) coveredLocked(seq uint64, visit func(d *delivery)) {
 // core is to do.
 func (s *subscription) takeLocked(seq uint64, action core.SettleAction) (batch []core.Settlement) {
 	s.coveredLocked(seq, func(d *delivery) {
-		batch = append(batch, core.Settlement{Receipt: d.receipt, Action: action})
+		batch = append(batch, d.settlement(action))
 		s.settleLocked(d)
 	})
 	if len(batch) > 0 {

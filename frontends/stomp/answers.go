@@ -177,6 +177,9 @@ func (c *conn) waitForAnswers() {
 
 // appendError appends an ERROR frame.
 func appendError(b []byte, v frame.Version, f *fault, receipt string) []byte {
+	if f.http {
+		return f.appendHTTP(b)
+	}
 	b = frame.AppendCommand(b, frame.Error)
 	b = frame.AppendHeader(b, v, "message", f.message)
 	b = frame.AppendHeader(b, v, "content-type", "text/plain")

@@ -42,6 +42,7 @@ type conn struct {
 	// The reader's own.
 	version  frame.Version // written before any other goroutine reads it
 	loggedIn bool
+	greeting []byte // the first bytes
 	clientID string
 	session  string        // tells connections apart
 	silence  time.Duration // longest without a byte of the client; 0: any
@@ -90,6 +91,9 @@ func (c *conn) serve(draining context.Context) {
 	err := c.readFrames()
 	stop()
 	if f := readFault(err); f != nil {
+	if text := noTLS(err); text != nil {
+		c.tellInClear(text)
+	}
 		c.answerNow(answer{fault: f})
 	}
 	// What was read before the peer went is done and answered, as far as it can be.
@@ -151,7 +155,21 @@ func (c *conn) Read(p []byte) (int, error) {
 			return 0, c.ctx.Err()
 		}
 	}
-	return c.socket.Read(p)
+	n, err := c.socket.Read(p)
+	if !c.loggedIn && n > 0 {
+		if bad := c.greet(p[:n]); bad != nil {
+			return 0, bad
+		}
+	}
+	return n, err
+}
+
+// tellInClear writes below TLS, which was never spoken.
+func (c *conn) tellInClear(text []byte) {
+	below := frontends.Unwrap(c.socket)
+	if below.SetWriteDeadline(time.Now().Add(time.Second)) == nil {
+		_, _ = below.Write(text) // the connection is of no use either way
+	}
 }
 
 // hangUp ends a connection whose socket has failed.

@@ -263,16 +263,14 @@ func (c *conn) declare(d destination) error {
 	if !d.create {
 		return core.ErrNoQueue
 	}
-	_, err := c.declareNamed(d.queue)
-	if err == nil {
-		err = c.bindVirtual(d.queue)
-	}
+	_, err := c.declareNamed(d.queue, virtualBindings(d.queue)...)
 	return err
 }
 
-// declareNamed creates a queue and tells whether there was none.
-func (c *conn) declareNamed(name string) (created bool, err error) {
-	_, created, err = c.client.Declare(c.ctx, name, c.server.options.NewQueue(name))
+// declareNamed creates a queue that is bound from the start, and tells whether
+// there was none.
+func (c *conn) declareNamed(name string, bindings ...core.Binding) (created bool, err error) {
+	_, created, err = c.client.DeclareBound(c.ctx, name, c.server.options.NewQueue(name), bindings...)
 	if created && err == nil {
 		c.server.options.Logger.Info("queue created", "queue", name, "by", c.server.Name())
 	}

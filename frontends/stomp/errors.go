@@ -16,6 +16,7 @@ type fault struct {
 	message string // the header
 	detail  string // the body
 	version bool   // the versions are told too
+	http    bool   // it is told as an answer of HTTP
 }
 
 // Error returns the message and the detail.

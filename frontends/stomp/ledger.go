@@ -2,6 +2,7 @@ package stomp
 
 import (
 	"sort"
+	"time"
 
 	"github.com/leasemq/broker/core"
 )
@@ -20,9 +21,37 @@ type delivery struct {
 	seq     uint64
 	receipt core.Receipt
 	size    int64
-	at      int64 // when it was delivered, milliseconds
-	end     int64 // where its frame ends in what the connection writes
+	at      int64  // when it was delivered, milliseconds
+	failed  uint32 // how often before it was
+	end     int64  // where its frame ends in what the connection writes
 	state   deliveryState
+}
+
+// settlement returns what the core is to do with a delivery.
+func (d *delivery) settlement(action core.SettleAction) core.Settlement {
+	s := core.Settlement{Receipt: d.receipt, Action: action}
+	if action == core.SettleReject {
+		s.Delay = nackDelay(d.failed)
+	}
+	return s
+}
+
+// A message that is rejected again and again comes back at once at first, and then
+// later each time, if its queue has no policy of its own: a client that can never
+// handle it must not spin.
+const (
+	nacksAtOnce  = 3
+	nackDelayMin = time.Second
+	nackDelayMax = time.Minute
+)
+
+// nackDelay is how long a message waits that is rejected and had failed that often
+// before.
+func nackDelay(failed uint32) time.Duration {
+	if failed < nacksAtOnce {
+		return 0
+	}
+	return min(nackDelayMin<<min(failed-nacksAtOnce, 10), nackDelayMax)
 }
 
 // ledger has the deliveries of a subscription that are not settled, by their

@@ -146,7 +146,7 @@ func (s *subscription) deliver(got []core.Delivery) {
 		size := int64(len(d.Body))
 		s.used++
 		s.unacked += size
-		s.ledger.add(delivery{seq: s.last, receipt: d.Receipt, size: size, at: now, end: c.out.queued + int64(len(b)-len(c.out.buf))})
+		s.ledger.add(delivery{seq: s.last, receipt: d.Receipt, size: size, at: now, failed: d.State.Failures, end: c.out.queued + int64(len(b)-len(c.out.buf))})
 	}
 	if s.mode == ackAuto {
 		c.autoOpen += len(got)

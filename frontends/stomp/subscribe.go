@@ -50,6 +50,7 @@ type subscription struct {
 	exclusive bool               // no other consumer of STOMP receives beside it
 	priority  int                // those with less wait until it is busy
 	busy      atomic.Bool        // it has no credit or room
+	private   bool               // its queue is to be its own, and gone with it
 	browse    bool               // it looks, and takes nothing
 	noEnd     bool               // it is not told when it has seen all
 	noLocal   bool               // what its own client publishes is left out
@@ -110,6 +111,10 @@ func (s *subscription) open(f *frame.Frame, d destination) *fault {
 	}
 	if d.kind != toTopic && subscriptionName(f) != "" {
 		return fail("Invalid destination", "A durable subscription is to a topic, and not to '%.200s'.", d.text)
+	}
+	if s.private && d.kind == toQueue {
+		return fail("Unsupported header", "'exclusive' would make '%.200s' a queue of this connection: subscribe to /temp-queue/NAME for one,"+
+			" or use 'activemq.exclusive' to be the one consumer of a queue.", d.text)
 	}
 	switch d.kind {
 	case toTopic:
@@ -258,6 +263,8 @@ func (s *subscription) option(name, value string) *fault {
 		s.priority = n
 	case "activemq.exclusive":
 		return flag(&s.exclusive, name, value)
+	case "exclusive":
+		return flag(&s.private, name, value)
 	case "browser":
 		return flag(&s.browse, name, value)
 	case "browser-end":

@@ -67,8 +67,9 @@ func appendTopic(b []byte, filter string) []byte {
 // Consumer.NAME.VirtualTopic.TOPIC gets what is published to it.
 const virtualPrefix = "VirtualTopic."
 
-// bindVirtual binds a queue to the virtual topic that its name tells.
-func (c *conn) bindVirtual(queue string) error {
+// virtualBindings returns the binding of a queue to the virtual topic that its
+// name tells, if it does.
+func virtualBindings(queue string) []core.Binding {
 	rest, ok := strings.CutPrefix(queue, "Consumer.")
 	if !ok {
 		return nil
@@ -81,7 +82,17 @@ func (c *conn) bindVirtual(queue string) error {
 	if !ok {
 		return nil
 	}
-	return c.client.Bind(c.ctx, core.Binding{Filter: filter, Queue: queue, Origin: core.OriginSTOMP})
+	return []core.Binding{{Filter: filter, Queue: queue, Origin: core.OriginSTOMP}}
+}
+
+// bindVirtual binds a queue that was there to its virtual topic.
+func (c *conn) bindVirtual(queue string) error {
+	for _, b := range virtualBindings(queue) {
+		if err := c.client.Bind(c.ctx, b); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // toPublish returns the publish of what goes to a topic.

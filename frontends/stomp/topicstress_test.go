@@ -98,3 +98,45 @@ func TestTopicsWhileSubscribersComeAndGo(t *testing.T) {
 		}
 	}
 }
+
+// A crash between the creation of a durable subscription and its retained values
+// leaves a mark: whoever subscribes again gets them, and UNSUBSCRIBE does away with
+// the queue.
+func TestDurableSubscriptionIsCompleted(t *testing.T) {
+	address, client := listenAndServe(t, Options{})
+	retained := core.TopicPublish{Topic: "t", Retain: true, Messages: []core.Message{{Body: []byte("kept"), Delay: -1}}}
+	if _, err := client.PublishTopic(t.Context(), retained, nil); err != nil {
+		t.Fatal(err)
+	}
+	for queue, pairs := range map[string][]string{
+		"dsub/~/t/s": {"durable", "true"}, "named": {"x-queue-name", "named", "durable", "true"},
+	} {
+		b := core.Binding{Filter: "t", Origin: core.OriginSTOMP, Options: core.BindingOptions{Data: []byte(freshMark)}}
+		if _, _, err := client.DeclareBound(t.Context(), queue, core.DefaultQueueConfig(core.KindStandard), b); err != nil {
+			t.Fatal(err)
+		}
+		p, err := dialPeer(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.HangUp()
+		p.subs["s"] = true // Receive is not to subscribe
+		subscribe := &frame.Frame{Command: frame.Subscribe, Headers: headers(append([]string{"id", "s", "destination", "/topic/t", "ack", "auto"}, pairs...)...)}
+		if err := p.do(subscribe); err != nil {
+			t.Fatal(err)
+		}
+		if m, ok, err := p.Receive("s", 10*time.Second); !ok || err != nil || string(m.Body) != "kept" {
+			t.Errorf("%s: got %q, %v, error %v", queue, m.Body, ok, err)
+		}
+		got, err := client.Bindings(t.Context(), queue, "", 10)
+		if err != nil || len(got) != 1 || string(got[0].Options.Data) != createdMark {
+			t.Errorf("%s: bindings %+v, error %v", queue, got, err)
+		}
+		if err := p.do(&frame.Frame{Command: frame.Unsubscribe, Headers: headers("id", "s", "durable", "true")}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.Queue(t.Context(), queue); !isNoQueue(err) {
+			t.Errorf("%s is still there: %v", queue, err)
+		}
+	}
+}

@@ -59,6 +59,10 @@ func escapeName(s string) string {
 func (s *subscription) openTopic(f *frame.Frame, d destination) *fault {
 	name, given := subscriptionName(f), f.Get("x-queue-name")
 	switch {
+	case s.private && (given != "" || name != ""):
+		return fail("Unsupported header", "'exclusive' is of subscriptions that end with their connection, and this one has a name.")
+	case s.private:
+		return s.openTransient(d)
 	case given != "":
 		if f.Get("auto-delete") == "true" {
 			return fail("Unsupported header", "'x-queue-name' is of queues that are kept, and 'auto-delete' is true.")
@@ -142,45 +146,54 @@ func (c *conn) declareMemory(name, text string) error {
 // or selector is a new one.
 func (s *subscription) bindDurable(create bool) error {
 	c := s.conn
-	if _, err := c.client.Queue(c.ctx, s.queue); isNoQueue(err) && !create {
-		return err
-	}
-	var data []byte
-	created, err := c.declareNamed(s.queue)
-	if err != nil {
-		return err
-	}
-	if !created {
-		bindings, err := c.client.Bindings(c.ctx, s.queue, "", core.QueueBindingsMax)
+	if create {
+		created, err := c.declareNamed(s.queue, s.binding([]byte(freshMark)))
 		if err != nil {
 			return err
 		}
-		own := s.kind == ofDurable && !strings.HasPrefix(s.queue, sharedPrefix)
-		i := slices.IndexFunc(bindings, func(b core.Binding) bool { return b.Filter == s.filter })
-		switch {
-		case i >= 0 && !(own && bindings[i].Options.Selector != s.sieve.Text()):
-			data = bindings[i].Options.Data
-		case len(bindings) > 0 && s.kind == ofDurable:
-			if err := c.client.Delete(c.ctx, s.queue); err != nil && !isNoQueue(err) {
-				return err
-			}
-			if created, err = c.declareNamed(s.queue); err != nil {
-				return err
-			}
+		if created {
+			return s.fill()
 		}
 	}
-	if created {
-		data = []byte(createdMark)
-	}
-	if err := c.client.Bind(c.ctx, s.binding(data)); err != nil || !created {
+	bindings, err := c.client.Bindings(c.ctx, s.queue, "", core.QueueBindingsMax)
+	if err != nil {
 		return err
 	}
-	return s.replay()
+	own := s.kind == ofDurable && !strings.HasPrefix(s.queue, sharedPrefix)
+	i := slices.IndexFunc(bindings, func(b core.Binding) bool { return b.Filter == s.filter })
+	changed := i >= 0 && own && bindings[i].Options.Selector != s.sieve.Text()
+	switch {
+	case i >= 0 && !changed && string(bindings[i].Options.Data) == freshMark:
+		return s.fill() // a crash came in between, and nobody was told of it
+	case i >= 0 && !changed:
+		return c.client.Bind(c.ctx, s.binding(bindings[i].Options.Data))
+	case len(bindings) > 0 && s.kind == ofDurable:
+		if err := c.client.Delete(c.ctx, s.queue); err != nil && !isNoQueue(err) {
+			return err
+		}
+		if _, err := c.declareNamed(s.queue, s.binding([]byte(freshMark))); err != nil {
+			return err
+		}
+		return s.fill()
+	}
+	return c.client.Bind(c.ctx, s.binding(nil))
 }
 
-// createdMark is kept with the binding of a queue that a subscription created: it
-// goes with the subscription.
-const createdMark = "created"
+// fill gives a new durable subscription the retained values, and then marks it as
+// complete.
+func (s *subscription) fill() error {
+	if err := s.replay(); err != nil {
+		return err
+	}
+	return s.conn.client.Bind(s.conn.ctx, s.binding([]byte(createdMark)))
+}
+
+// What is kept with the binding of a queue that a subscription created: it goes
+// with the subscription.
+const (
+	freshMark   = "fresh" // until it has the retained values
+	createdMark = "created"
+)
 
 // replayMax bounds the retained values that a new subscription gets.
 const (
@@ -266,7 +279,11 @@ func (s *subscription) unbind() error {
 	if err != nil {
 		return err
 	}
-	if len(bindings) == 1 && bindings[0].Filter == s.filter && string(bindings[0].Options.Data) == createdMark {
+	mark := ""
+	if len(bindings) == 1 && bindings[0].Filter == s.filter {
+		mark = string(bindings[0].Options.Data)
+	}
+	if mark == createdMark || mark == freshMark {
 		return c.client.Delete(c.ctx, s.queue)
 	}
 	if err = c.client.Unbind(c.ctx, s.filter, s.queue); errors.Is(err, core.ErrNoBinding) {

@@ -194,7 +194,7 @@ func (c *conn) commit(f *frame.Frame, t *transaction) *fault {
 	c.mu.Lock()
 	for _, m := range t.marks {
 		if d := m.sub.ledger.find(m.seq); d != nil {
-			err = errors.Join(err, tx.Settle(m.sub.queue, core.Settlement{Receipt: d.receipt, Action: m.action}))
+			err = errors.Join(err, tx.Settle(m.sub.queue, d.settlement(m.action)))
 		}
 	}
 	n := c.answers.push(answer{receipt: f.Get("receipt"), size: t.bytes})

@@ -285,7 +285,7 @@ func (w *world) send(name, text string) {
 		w.clients[name] = c
 		go c.read()
 	}
-	text = strings.NewReplacer("^@", "\x00", `\r`, "\r").Replace(w.resolve(text))
+	text = strings.NewReplacer("^@", "\x00", `\r`, "\r", `\x04`, "\x04", `\x10`, "\x10", `\x16`, "\x16").Replace(w.resolve(text))
 	if !strings.HasSuffix(text, "\x00") {
 		if last := text[strings.LastIndexByte(text, 0)+1:]; !strings.Contains(last, "\n\n") {
 			text += "\n\n"
