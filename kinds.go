@@ -160,6 +160,7 @@ func openMQTT(h Host) ([]Listener, error) {
 		MaxConnections:   c.MaxConnections,
 		SessionExpiryMax: c.SessionExpiry,
 		KeepAliveMax:     c.KeepAliveMax,
+		DenyFilters:      c.DenySubscribe,
 		LooseMessages:    c.QueueMessages,
 		LooseBytes:       c.QueueSize,
 		Origins:          c.WSOrigins,

@@ -117,6 +117,7 @@ type MQTT struct {
 	SessionExpiry  time.Duration `yaml:"session_expiry" doc:"Longest that a session outlives its connection: what a client of MQTT 3 without clean session gets; 1s to 1 year."`
 	KeepAliveMax   time.Duration `yaml:"keep_alive_max" doc:"Longest keep alive of a client of MQTT 5, which is told; up to 65535s. 0: it is as the client says."`
 	MaxConnections int           `yaml:"max_connections" doc:"Most connections of a listener."`
+	DenySubscribe  []string      `yaml:"deny_subscribe" doc:"Filters that nobody may subscribe to, nor to a topic that they match, such as internal/#."`
 	QueueMessages  int           `yaml:"queue_messages" doc:"Messages that wait at most in memory for a connection. Beyond it the oldest with QoS 0 are dropped, and a client whose session ends with its connection is disconnected; 1 to 1000000."`
 	QueueSize      int64         `yaml:"queue_size" unit:"bytes" doc:"The same in bytes; 1KiB to 1GiB."`
 }

@@ -32,6 +32,10 @@ type Options struct {
 	LooseMessages int
 	LooseBytes    int64
 
+	// DenyFilters lists filters that nobody may subscribe to, nor to a topic that
+	// they match.
+	DenyFilters []string
+
 	// Origins lists the hosts whose pages may connect over WebSocket, such as
 	// "*.example.org" or "app.example.org:8080", besides the broker's own host.
 	Origins []string

@@ -114,6 +114,11 @@ func (c *conn) prepare(w *wish) wire.Reason {
 	if match.CheckFilter(w.sub.Filter) != nil || reservedFilter(w.sub.Filter) {
 		return wire.BadFilter
 	}
+	for _, denied := range c.server.options.DenyFilters {
+		if denied == w.sub.Filter || match.CheckTopic(w.sub.Filter) == nil && match.Matches(denied, w.sub.Filter) {
+			return wire.Unspecified // why is not the client's to know
+		}
+	}
 	if old := c.subs.find(w.sub.Filter); old != nil {
 		w.existed, w.previous = true, old.QoS
 	} else if c.subs.len() >= core.QueueBindingsMax {
