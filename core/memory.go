@@ -106,6 +106,9 @@ func (q *queue) refuses(n int, size int64) bool {
 	return true
 }
 
+// ends tells whether a queue ends rather than refuse what there is no room for.
+func (q *queue) ends() bool { return q.memory != nil && q.rec.Config.Overflow == OverflowClose }
+
 // makeRoom drops the oldest messages that nobody has received for one of that
 // size, and tells whether there is room then.
 func (q *queue) makeRoom(size int64) bool {

@@ -30,7 +30,7 @@ type TopicPublish struct {
 // TopicResult tells what became of a message that was published to a topic.
 type TopicResult struct {
 	Matched  int // queues that got a copy
-	Full     int // queues that got none, since they are full and refuse more
+	Full     int // queues that got none, since they are full and refuse more; not those that end then
 	TooLarge int // queues that got none, since it is over their MaxMessageBytes
 }
 
@@ -253,7 +253,7 @@ func countCopies(parts []part, results []TopicResult) {
 		for j := range parts[i].drafts {
 			d := &parts[i].drafts[j]
 			switch {
-			case !d.copy, d.op < 0, d.skip == skipGone:
+			case !d.copy, d.op < 0, d.skip == skipGone, d.skip == skipFull && parts[i].q.ends():
 			case d.skip == skipFull:
 				results[d.op].Full++
 			case d.skip == skipTooLarge:

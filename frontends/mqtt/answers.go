@@ -40,16 +40,19 @@ func (a *answers) push(one answer) uint64 {
 
 func (a *answers) at(n uint64) *answer { return &a.ring[n&uint64(len(a.ring)-1)] }
 
-// owe notes that a PUBLISH is to be answered, and returns how many of the client
-// are not done with.
-func (c *conn) owe(kind wire.Type, id uint16) (n uint64, unacked int) {
+// owe notes that a PUBLISH is to be answered. It returns false if the client has
+// sent too many.
+func (c *conn) owe(kind wire.Type, id uint16) (n uint64, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.unacked >= c.server.options.ReceiveMax && c.version == wire.V5 {
+		return 0, false
+	}
 	c.unacked++
 	if kind == wire.PUBREC {
 		c.received[id] = true
 	}
-	return c.answers.push(answer{kind: kind, id: id, counted: kind == wire.PUBACK}), c.unacked
+	return c.answers.push(answer{kind: kind, id: id, counted: kind == wire.PUBACK}), true
 }
 
 // answerNow notes an answer that waits for those before it alone.

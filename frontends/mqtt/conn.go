@@ -83,6 +83,7 @@ type conn struct {
 	pending  int // calls of the core that are yet to come
 	ended    ending
 	flights  map[uint16]flight
+	moved    int             // messages of groups on their way through the session's own queue
 	received map[uint16]bool // of QoS 2: not released yet; true: counted in unacked
 	sources  []*source
 	firm     *source
@@ -227,8 +228,11 @@ func (c *conn) waitForRoom() bool {
 	return c.wait(func() bool { return c.answers.len() < answersMax && c.out.pending() < 2*outHigh })
 }
 
-// waitForAnswers waits until all that is owed is told, or the connection has ended.
-func (c *conn) waitForAnswers() { c.wait(func() bool { return c.answers.len() == 0 }) }
+// waitForAnswers waits until all that is owed is told, but for what will never be,
+// or the connection has ended.
+func (c *conn) waitForAnswers() {
+	c.wait(func() bool { return c.answers.len() == 0 || c.pending == 0 })
+}
 
 // waitForCore waits for the calls of the core that are yet to come.
 func (c *conn) waitForCore() {

@@ -36,14 +36,15 @@ func (c *conn) publish(pk *wire.Packet) error {
 	if p.QoS == 2 {
 		kind = wire.PUBREC
 	}
-	n, unacked := c.owe(kind, p.ID)
-	if unacked > c.server.options.ReceiveMax && c.version == wire.V5 {
+	n, ok := c.owe(kind, p.ID)
+	if !ok {
 		return wire.Fail(wire.ReceiveMaxExceeded, "over %d messages are not acknowledged", c.server.options.ReceiveMax)
 	}
 	if reservedTopic(topic) {
 		if c.version != wire.V5 {
 			return wire.Fail(wire.BadTopic, "the topic is reserved")
 		}
+		c.forget(p.ID)
 		c.settleAnswer(n, wire.BadTopic)
 		return nil
 	}

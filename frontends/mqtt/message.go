@@ -2,6 +2,7 @@ package mqtt
 
 import (
 	"encoding/base64"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -78,7 +79,8 @@ func (s *source) compose(d *core.Delivery, now int64) (qos byte, ok bool) {
 	if len(o.Topic) == 0 { // it was sent straight to the queue
 		o.Topic = []byte(s.queue)
 	}
-	m := meta{qos: 1, five: c.version == wire.V5, stomp: d.Origin == core.OriginSTOMP}
+	s.meta = meta{qos: 1, five: c.version == wire.V5, stomp: d.Origin == core.OriginSTOMP}
+	m := &s.meta
 	if m.five {
 		if len(d.ContentType) > 0 && len(d.ContentType) <= wire.StringMax && utf8.Valid(d.ContentType) {
 			o.Properties = wire.AppendContentType(o.Properties, d.ContentType)
@@ -91,7 +93,7 @@ func (s *source) compose(d *core.Delivery, now int64) (qos byte, ok bool) {
 		o.Properties = m.read(&a, o.Properties)
 		return true
 	})
-	qos, ok = s.grant(&m, o)
+	qos, ok = s.grant(m, o)
 	o.QoS, o.Dup = qos, qos > 0 && d.Redelivered
 	c.props = o.Properties
 	return qos, ok
@@ -106,7 +108,7 @@ func (s *source) grant(m *meta, o *wire.Outgoing) (qos byte, ok bool) {
 	case s.kind == sourceShared:
 		only = &s.sub
 	case m.filter != "":
-		if only = c.subs.find(m.filter); only == nil {
+		if only = c.subscriptionLocked(m.filter); only == nil {
 			only = &state.Sub{QoS: m.qos}
 		}
 		o.Retain = m.retained
@@ -138,6 +140,35 @@ func (s *source) grant(m *meta, o *wire.Outgoing) (qos byte, ok bool) {
 	return min(m.qos, found.qos), true
 }
 
+// subscriptionLocked returns the subscription of a filter, shared or not, nil if
+// there is none any more.
+func (c *conn) subscriptionLocked(filter string) *state.Sub {
+	for _, s := range c.sources {
+		if s.kind == sourceShared && s.sub.Filter == filter {
+			return &s.sub
+		}
+	}
+	return c.subs.find(filter)
+}
+
+// copyOf makes a message for another queue of one that was stored.
+func copyOf(m *core.Stored, topic string, now int64, more core.Attribute) core.Message {
+	out := core.Message{
+		ID: m.ID, Body: slices.Clone(m.Body), Topic: topic, Delay: -1, Origin: m.Origin,
+		ContentType: string(m.ContentType), TraceParent: string(m.TraceParent),
+	}
+	if m.ExpiresAt > 0 {
+		out.TTL = max(time.Duration(m.ExpiresAt-now), 1) * time.Millisecond
+	}
+	m.Attributes(func(a core.Attribute) bool {
+		a.Value = slices.Clone(a.Value)
+		out.Attributes = append(out.Attributes, a)
+		return true
+	})
+	out.Attributes = append(out.Attributes, more)
+	return out
+}
+
 // meta is what the attributes of a message say.
 type meta struct {
 	five     bool // properties can be told
@@ -145,6 +176,7 @@ type meta struct {
 	qos      byte
 	retain   bool   // it was published to be retained
 	retained bool   // it is a copy of a retained value
+	shared   bool   // a group has given it to this session
 	filter   string // of the subscription that it is for alone
 }
 
@@ -183,7 +215,7 @@ func (m *meta) readProperty(a *core.Attribute, b []byte) []byte {
 	case propRetained:
 		m.retained, m.filter = true, string(a.Value)
 	case propShared:
-		m.filter = string(a.Value)
+		m.shared, m.filter = true, string(a.Value)
 	case propResponseTopic:
 		if m.five {
 			return wire.AppendResponseTopic(b, a.Value)

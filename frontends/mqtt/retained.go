@@ -1,8 +1,6 @@
 package mqtt
 
 import (
-	"bytes"
-	"slices"
 	"time"
 
 	"github.com/leasemq/broker/core"
@@ -46,27 +44,18 @@ type replay struct {
 // take takes one retained value.
 func (r *replay) take(topic string, m *core.Stored) bool {
 	c := r.conn
-	out := core.Message{
-		Body: slices.Clone(m.Body), Topic: topic, Delay: -1, Origin: m.Origin,
-		ContentType: string(m.ContentType), TraceParent: string(m.TraceParent),
-	}
-	if m.ExpiresAt > 0 {
-		out.TTL = max(time.Duration(m.ExpiresAt-c.server.now()), 1) * time.Millisecond
-	}
 	qos, own := byte(1), false
 	m.Attributes(func(a core.Attribute) bool {
 		if a.Kind == core.AttributeProperty && a.Name == propQoS && len(a.Value) == 1 {
 			qos = a.Value[0] - '0'
 		}
 		own = own || r.sub.NoLocal && a.Kind == core.AttributeProperty && a.Name == propClientID && string(a.Value) == c.id
-		a.Value = bytes.Clone(a.Value)
-		out.Attributes = append(out.Attributes, a)
-		return true
+		return !own
 	})
 	if own {
 		return true
 	}
-	out.Attributes = append(out.Attributes, property(propRetained, []byte(r.sub.Filter)))
+	out := copyOf(m, topic, c.server.now(), property(propRetained, []byte(r.sub.Filter)))
 	if qos > 0 && r.sub.QoS > 0 {
 		r.firm = append(r.firm, out)
 	} else {

@@ -54,6 +54,7 @@ func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0
 //	a> HEX 10 0c     bytes as they are
 //	a< PACKET        the next packet that a has got, as format shows it; $x in it is
 //	                 any word, and the same everywhere in the script
+//	a<? PACKET       the same of any that a has got
 //	a< closed        the connection has been closed
 //	a< nothing       no more has come
 //	a drops          closes its connection without a word
@@ -155,13 +156,14 @@ func (w *world) shut() {
 	w.engine = nil
 }
 
-var errWant = errors.New("not as it should be")
-
 func (w *world) line(line string) error {
 	name, rest, _ := strings.Cut(line, " ")
 	words := strings.Fields(rest)
 	if who, ok := strings.CutSuffix(name, ">"); ok {
 		return w.send(who, rest)
+	}
+	if who, ok := strings.CutSuffix(name, "<?"); ok {
+		return w.expectAny(who, rest)
 	}
 	if who, ok := strings.CutSuffix(name, "<"); ok {
 		return w.expect(who, rest)
@@ -383,6 +385,23 @@ func (w *world) expect(who, want string) error {
 		delete(w.peers, who)
 	}
 	return nil
+}
+
+func (w *world) expectAny(who, want string) error {
+	synctest.Wait()
+	p := w.peers[who]
+	if p == nil {
+		return errors.New("it is not connected")
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, got := range p.got {
+		if w.matches(got, want) {
+			p.got = append(p.got[:i:i], p.got[i+1:]...)
+			return nil
+		}
+	}
+	return fmt.Errorf("got %q", p.got)
 }
 
 // matches compares, and takes over what stands where want has a variable.

@@ -225,6 +225,7 @@ func (c *conn) releaseLost(queue string) error {
 // leave gives back what the session holds, at its old places, and stores what is
 // to come of it.
 func (c *conn) leave() {
+	c.keepFromOthers()
 	if c.owner != nil {
 		if err := c.client.ReleaseOwner(c.owner, false); err != nil {
 			c.server.complain("release a session", err)

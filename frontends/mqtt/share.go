@@ -164,6 +164,11 @@ func (c *conn) join(d destination, sub state.Sub, create bool) error {
 	} else if err := c.openGroup(d); err != nil {
 		return err
 	}
+	if sub.QoS == 2 && c.stored {
+		if err := c.openFirm(); err != nil {
+			return err
+		}
+	}
 	c.start(&source{queue: d.queue, kind: sourceShared, group: d, sub: sub})
 	return nil
 }
@@ -195,6 +200,25 @@ func (c *conn) leaveGroup(d destination) bool {
 		}
 	}
 	return false
+}
+
+// keepFromOthers deletes what a session that ends has been sent with QoS 2 by its
+// groups: no other member may get it.
+func (c *conn) keepFromOthers() {
+	if c.stored {
+		return
+	}
+	c.mu.Lock()
+	batches := make(map[*source][]core.Settlement)
+	for _, f := range c.flights {
+		if f.qos == 2 && f.state == flightSent && f.source != nil && f.source.kind == sourceShared {
+			batches[f.source] = append(batches[f.source], core.Settlement{Receipt: f.receipt, Action: core.SettleDelete})
+		}
+	}
+	c.mu.Unlock()
+	for s, batch := range batches {
+		s.settle(batch)
+	}
 }
 
 // leaveGroups takes a session that ends with its connection out of its groups.

@@ -47,7 +47,9 @@ type source struct {
 
 	// The goroutine's own.
 	held    []core.Delivery // received, for which there was no room
+	moves   []core.Delivery // of a group, that the session's own queue gets
 	matched matched
+	meta    meta
 	out     wire.Outgoing
 	done    []core.Settlement
 }
@@ -186,7 +188,7 @@ func (s *source) roomLocked() int {
 			return 0
 		}
 	}
-	return c.window - len(c.flights)
+	return c.window - len(c.flights) - c.moved
 }
 
 // deliver writes what was received. What comes too late for that goes back, and
@@ -227,6 +229,7 @@ func (s *source) deliver(got []core.Delivery) {
 		s.settle(s.done)
 		s.done = s.done[:0]
 	}
+	s.move()
 }
 
 // appendLocked appends the PUBLISH of d. It returns false if there is no room for
@@ -235,6 +238,11 @@ func (s *source) appendLocked(b []byte, d *core.Delivery, now int64) ([]byte, bo
 	c := s.conn
 	qos, ok := s.compose(d, now)
 	o := &s.out
+	if ok && qos == 2 && s.kind == sourceShared && c.stored {
+		c.moved++
+		s.moves = append(s.moves, *d)
+		return b, true
+	}
 	if ok && qos > 0 {
 		if len(c.flights) >= c.window {
 			return b, false
@@ -257,8 +265,46 @@ func (s *source) appendLocked(b []byte, d *core.Delivery, now int64) ([]byte, bo
 	} else {
 		s.done = append(s.done, core.Settlement{Receipt: d.Receipt, Action: core.SettleDelete})
 	}
+	if s.kind == sourceFirm && c.moved > 0 && s.meta.shared {
+		c.moved--
+	}
 	c.server.counts.sent.Add(1)
 	return o.Append(b, c.version), true
+}
+
+// move puts messages of QoS 2 that a group has given to this session into its own
+// queue: no other member may get them any more, even if this one is away.
+func (s *source) move() {
+	if len(s.moves) == 0 {
+		return
+	}
+	c := s.conn
+	tx := c.client.Begin()
+	var err error
+	for i := range s.moves {
+		d := &s.moves[i]
+		if err == nil {
+			err = tx.Settle(s.queue, core.Settlement{Receipt: d.Receipt, Action: core.SettleDelete})
+		}
+		if err == nil {
+			err = tx.Publish(state.Queue(c.key), copyOf(&d.Stored, string(d.Topic), c.server.now(), property(propShared, []byte(s.sub.Filter))))
+		}
+	}
+	if err == nil {
+		_, err = tx.Commit(c.ctx)
+	}
+	if err != nil {
+		c.mu.Lock()
+		c.moved -= len(s.moves)
+		c.mu.Unlock()
+		if !errors.Is(err, context.Canceled) {
+			c.server.complain("give a message of a group to its member", err)
+			s.pause()
+		}
+		s.giveBack(s.moves)
+	}
+	clear(s.moves)
+	s.moves = s.moves[:0]
 }
 
 // fits tells whether the client takes a packet of that size, and gives its topic

@@ -42,6 +42,10 @@ func (c *conn) subscribe(pk *wire.Packet) error {
 		w.Filter, w.code = f, wire.Reason(f.QoS)
 		w.sub = state.Sub{Filter: f.Filter, QoS: f.QoS, NoLocal: f.NoLocal, RetainPublished: f.RetainPublished, ID: in.SubscriptionID}
 		w.group, w.shared = shared(f.Filter)
+		if w.shared && w.group.filter == "" && f.QoS == 2 {
+			// The queue is not the session's own: it delivers at least once.
+			w.sub.QoS, w.QoS, w.code = 1, 1, 1
+		}
 		if w.shared && f.NoLocal {
 			return wire.Fail(wire.ProtocolError, "a shared subscription has no-local")
 		}
