@@ -23,13 +23,13 @@ import (
 func newBenchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure the core, this broker, or any SQS or STOMP server",
+		Short: "Measure the core, this broker, or any SQS, STOMP or MQTT server",
 		Long: "Each run checks that every message came through once, whole, and for FIFO in order.\n" +
 			"It ends with exit code 1 if one did not.",
 		Args: onlyCommands,
 		RunE: action(needSubcommand),
 	}
-	cmd.AddCommand(newBenchCoreCommand(), newBenchSQSCommand(), newBenchSTOMPCommand(), newBenchCannedCommand())
+	cmd.AddCommand(newBenchCoreCommand(), newBenchSQSCommand(), newBenchSTOMPCommand(), newBenchMQTTCommand(), newBenchCannedCommand())
 	return cmd
 }
 

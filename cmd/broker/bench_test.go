@@ -210,6 +210,8 @@ func TestBenchTellsWhatIsWrongWithItsFlags(t *testing.T) {
 		{"sqs", "--hold", "1", "--count", "1"},
 		{"stomp", "--target", "127.0.0.1"},
 		{"stomp", "--window", "0"},
+		{"mqtt", "--target", "127.0.0.1"},
+		{"mqtt", "--qos", "3"},
 		{"core", "--sync", "sometimes"},
 		{"core", "--mode", "backlog", "--memory"},
 		{"core", "--queues", "0"},

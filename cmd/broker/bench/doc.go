@@ -1,6 +1,6 @@
 // Package bench is the load generator behind "broker bench": it drives the core
-// in process, any SQS server over HTTP and any STOMP server over TCP, and says how fast it went, what it
-// cost, and whether every message came through.
+// in process, any SQS server over HTTP and any STOMP or MQTT server over TCP, and
+// says how fast it went, what it cost, and whether every message came through.
 //
 // # What it measures
 //
@@ -21,6 +21,6 @@
 // # Who may call what
 //
 // A [Conn], a [Writer], a [Reader] and a [Meter] belong to one goroutine each.
-// A STOMP connection is written by one goroutine and read by one other.
+// A STOMP or MQTT connection is written by one goroutine and read by one other.
 // [Tracker] and [Flow] are shared by all workers of a run.
 package bench

@@ -10,9 +10,6 @@ import (
 	"time"
 )
 
-// stompWindowMax bounds the sends of a producer that are not answered.
-const stompWindowMax = 1 << 16
-
 // STOMPOptions says what to do to which STOMP server.
 type STOMPOptions struct {
 	Target      string        `json:"target"` // host:port
@@ -55,8 +52,8 @@ func (o *STOMPOptions) check() error {
 		return fmt.Errorf("%d queues: must be at least 1", o.Queues)
 	case o.Producers < o.Queues || o.Consumers < 0 || o.Consumers > 0 && o.Consumers < o.Queues:
 		return fmt.Errorf("%d queues need at least as many producers and consumers", o.Queues)
-	case o.Window < 1 || o.Window > stompWindowMax:
-		return fmt.Errorf("window of %d: must be 1 to %d", o.Window, stompWindowMax)
+	case o.Window < 1 || o.Window > windowMax:
+		return fmt.Errorf("window of %d: must be 1 to %d", o.Window, windowMax)
 	case o.Prefetch < 0:
 		return fmt.Errorf("prefetch of %d: must not be negative", o.Prefetch)
 	case o.Duration <= 0 && o.Count <= 0:
@@ -184,13 +181,13 @@ func (r *stompRun) subscribe(ctx context.Context) ([]*stompConsumer, error) {
 	return all, nil
 }
 
-func (r *stompRun) connect(ctx context.Context) ([]*stompProducer, error) {
-	var all []*stompProducer
+func (r *stompRun) connect(ctx context.Context) ([]*sender, error) {
+	var all []*sender
 	for i := range r.o.Producers {
 		conn, err := dialSTOMP(ctx, &r.o)
 		if err != nil {
 			for _, p := range all {
-				err = errors.Join(err, p.conn.conn.Close())
+				p.out.close()
 			}
 			return nil, fmt.Errorf("producer: %w", err)
 		}

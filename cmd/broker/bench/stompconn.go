@@ -15,7 +15,6 @@ import (
 // Bounds of a STOMP connection.
 const (
 	stompReadBytes  = 64 << 10 // of the reader, and so of one header line
-	stompWriteBytes = 32 << 10 // gathered before they are written
 	stompBodyMax    = 16 << 20
 	stompHeadersMax = 256
 )

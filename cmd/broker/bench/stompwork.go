@@ -7,160 +7,49 @@ import (
 	"net"
 	"os"
 	"strconv"
-	"sync/atomic"
 	"time"
 )
 
-// stompSlot is a send that was not answered yet. Its number is its receipt id.
-type stompSlot struct {
-	counter atomic.Uint64 // 0: free
-	due     atomic.Int64  // nanoseconds since the run began
+// stompOutlet is the connection of a producer. The number of a slot is the receipt
+// id of its send.
+type stompOutlet struct {
+	conn   *stompConn
+	bodies *Bodies
+	head   []byte // of each SEND, up to its receipt
 }
 
-// stompProducer is one sending connection: work writes, listen reads receipts.
-type stompProducer struct {
-	run   *stompRun
-	index int
-	conn  *stompConn
-	flow  *Flow
-	head  []byte // of each SEND, up to its receipt
-	slots []stompSlot
-	free  chan int      // numbers of free slots
-	ended chan struct{} // listen has ended
-	next  uint64        // counter of the next message
-}
-
-func newSTOMPProducer(r *stompRun, index int, conn *stompConn) *stompProducer {
-	p := &stompProducer{
-		run: r, index: index, conn: conn, flow: r.flows[index%r.o.Queues],
-		slots: make([]stompSlot, r.o.Window), free: make(chan int, r.o.Window), ended: make(chan struct{}), next: 1,
-	}
-	for i := range p.slots {
-		p.free <- i
-	}
-	p.head = fmt.Appendf(nil, "SEND\ndestination:%s\ncontent-length:%d\n", r.destination(index), r.o.Size)
+func newSTOMPProducer(r *stompRun, index int, conn *stompConn) *sender {
+	o := &stompOutlet{conn: conn, bodies: r.bodies}
+	o.head = fmt.Appendf(nil, "SEND\ndestination:%s\ncontent-length:%d\n", r.destination(index), r.o.Size)
 	if r.o.Persistent {
-		p.head = append(p.head, "persistent:true\n"...)
+		o.head = append(o.head, "persistent:true\n"...)
 	}
-	return p
+	s := &sender{
+		run: &r.course, index: index, of: r.o.Producers, rate: r.o.Rate, copies: 1,
+		flow: r.flows[index%r.o.Queues], meter: r.send[index], out: o,
+	}
+	return s.window(r.o.Window)
 }
 
-// work sends until the run stops or the share of the count is sent, and waits for
-// the receipts that are due.
-func (p *stompProducer) work(ctx context.Context) {
-	r := p.run
-	stop := context.AfterFunc(ctx, func() { _ = p.conn.conn.Close() })
-	defer stop()
-	go p.listen(ctx)
-	err := p.send(ctx)
-	if err == nil {
-		err = p.conn.flush()
-	}
-	// All slots free: nothing is awaited.
-	limit := time.After(r.patience)
-	for n := 0; err == nil && n < len(p.slots); n++ {
-		select {
-		case <-p.free:
-		case <-p.ended:
-			n = len(p.slots)
-		case <-limit:
-			err = errors.New("receipts are missing")
-		}
-	}
-	_ = p.conn.conn.Close()
-	<-p.ended
-	if err != nil && ctx.Err() == nil {
-		r.send[p.index].Error("send: " + errorText(err))
-	}
-	for i := range p.slots {
-		if counter := p.slots[i].counter.Load(); counter != 0 {
-			r.tracker.Unknown(p.index, counter, 1)
-			p.flow.Done(1)
-		}
-	}
-}
-
-func (p *stompProducer) send(ctx context.Context) error {
-	r := p.run
-	quota := share(r.o.Count, p.index, r.o.Producers)
-	pace := newPace(r.began, r.o.Rate, p.index, r.o.Producers, 1)
-	for !r.stopping.Load() && ctx.Err() == nil && (r.o.Count == 0 || int64(p.next) <= quota) {
-		if pace.interval > 0 && time.Until(pace.next) > 0 || len(p.conn.w) >= stompWriteBytes {
-			if err := p.conn.flush(); err != nil {
-				return err
-			}
-		}
-		due, ok := pace.wait(ctx)
-		if !ok {
-			return nil
-		}
-		slot, err := p.slot(ctx)
-		if err != nil || slot < 0 {
-			return err
-		}
-		if pace.interval == 0 {
-			due = time.Now()
-		}
-		st := Stamp{Sender: p.index, Counter: p.next, Due: due.Sub(r.began)}
-		p.slots[slot].due.Store(int64(st.Due))
-		p.slots[slot].counter.Store(st.Counter)
-		p.conn.putSend(p.head, slot, r.bodies, st)
-		p.next++
-	}
-	return nil
-}
-
-// slot returns a free slot, -1 when the run ends. What was gathered is written
-// before it waits.
-func (p *stompProducer) slot(ctx context.Context) (int, error) {
-	if !p.flow.TryReserve(1) {
-		if err := p.conn.flush(); err != nil {
-			return -1, err
-		}
-		if !p.flow.Reserve(1) {
-			return -1, nil
-		}
-	}
-	select {
-	case slot := <-p.free:
-		return slot, nil
-	default:
-	}
-	err := p.conn.flush()
-	if err == nil {
-		select {
-		case slot := <-p.free:
-			return slot, nil
-		case <-p.ended:
-		case <-ctx.Done():
-		}
-	}
-	p.flow.Done(1)
-	return -1, err
-}
+func (o *stompOutlet) put(slot int, st Stamp) { o.conn.putSend(o.head, slot, o.bodies, st) }
+func (o *stompOutlet) gathered() int          { return len(o.conn.w) }
+func (o *stompOutlet) flush() error           { return o.conn.flush() }
+func (o *stompOutlet) close()                 { _ = o.conn.conn.Close() }
 
 // listen books receipts until the connection ends.
-func (p *stompProducer) listen(ctx context.Context) {
-	defer close(p.ended)
-	r, meter := p.run, p.run.send[p.index]
+func (o *stompOutlet) listen(_ context.Context, s *sender) error {
 	for {
-		f, err := p.conn.read()
+		f, err := o.conn.read()
 		if err != nil {
-			if ctx.Err() == nil && !errors.Is(err, net.ErrClosed) {
-				meter.Error("receipt: " + errorText(err))
+			if errors.Is(err, net.ErrClosed) {
+				err = nil
 			}
-			return
+			return err
 		}
-		slot, err := strconv.Atoi(string(f.receipt))
-		if err != nil || f.command != "RECEIPT" || slot < 0 || slot >= len(p.slots) || p.slots[slot].counter.Load() == 0 {
-			meter.Error(fmt.Sprintf("%s with receipt-id %q", f.command, f.receipt))
-			return
+		at, err := strconv.Atoi(string(f.receipt))
+		if err != nil || f.command != "RECEIPT" || !s.answered(at) {
+			return fmt.Errorf("%s with receipt-id %q", f.command, f.receipt)
 		}
-		s := &p.slots[slot]
-		r.tracker.Sent(p.index, s.counter.Swap(0), 1)
-		p.flow.Sent(1)
-		meter.Record(1, time.Since(r.began)-time.Duration(s.due.Load()))
-		p.free <- slot
 	}
 }
 
@@ -218,7 +107,7 @@ func (c *stompConsumer) work(ctx context.Context) {
 			err = c.take(f)
 		}
 		// What has come so far is acknowledged by one write.
-		if err == nil && (c.conn.r.Buffered() == 0 || len(c.conn.w) >= stompWriteBytes) {
+		if err == nil && (c.conn.r.Buffered() == 0 || len(c.conn.w) >= gatheredBytes) {
 			err = c.conn.flush()
 		}
 		switch {
