@@ -1,8 +1,12 @@
 package core_test
 
 import (
+	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/leasemq/broker/core"
 	"github.com/leasemq/broker/storage"
@@ -15,15 +19,7 @@ func BenchmarkFanOut(b *testing.B) {
 	for _, size := range []int{100, 1 << 10, 10 << 10} {
 		b.Run(fmt.Sprintf("body=%d", size), func(b *testing.B) {
 			c := openBench(b, storage.Options{})
-			for i := range queues {
-				name := fmt.Sprint("q", i)
-				if _, _, err := c.Declare(b.Context(), name, core.DefaultQueueConfig(core.KindStandard)); err != nil {
-					b.Fatal(err)
-				}
-				if err := c.Bind(b.Context(), core.Binding{Filter: "a/+", Queue: name}); err != nil {
-					b.Fatal(err)
-				}
-			}
+			bindMany(b, c, queues)
 			window := make(chan struct{}, 100)
 			p := core.TopicPublish{Topic: "a/b", Messages: []core.Message{{Body: make([]byte, size)}}}
 			done := func(out []core.TopicResult, err error) {
@@ -46,6 +42,82 @@ func BenchmarkFanOut(b *testing.B) {
 			b.ReportMetric(float64(b.N)*queues/b.Elapsed().Seconds(), "entries/s")
 		})
 	}
+}
+
+func bindMany(b *testing.B, c *core.Client, queues int) {
+	for i := range queues {
+		name := fmt.Sprint("q", i)
+		if _, _, err := c.Declare(b.Context(), name, core.DefaultQueueConfig(core.KindStandard)); err != nil {
+			b.Fatal(err)
+		}
+		if err := c.Bind(b.Context(), core.Binding{Filter: "a/+", Queue: name}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkFanOutDelivered is BenchmarkFanOut with a consumer a queue, which
+// receives up to 50 at a time and deletes them. At most 200 publishes are ahead of
+// the slowest.
+func BenchmarkFanOutDelivered(b *testing.B) {
+	const queues, ahead = 100, 200
+	db, boot, err := storage.Open(storage.Options{Dir: b.TempDir()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	e, err := core.Open(core.Options{Store: db, Committer: db, Boot: boot})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() {
+		if err := errors.Join(e.Close(), db.Close()); err != nil {
+			b.Error(err)
+		}
+	}()
+	c := e.Client(core.Principal{})
+	bindMany(b, c, queues)
+	var taken [queues]atomic.Int64
+	var consumers sync.WaitGroup
+	before := db.Metrics().LogBytesWritten
+	b.ResetTimer()
+	for i := range queues {
+		consumers.Go(func() {
+			owner := c.NewOwner()
+			var got []core.Delivery
+			var settle []core.Settlement
+			var errs []error
+			for taken[i].Load() < int64(b.N) {
+				var err error
+				got, err = c.Receive(b.Context(), fmt.Sprint("q", i), core.ReceiveOptions{Max: 50, Wait: time.Minute, Owner: owner}, got[:0])
+				settle = settle[:0]
+				for j := range got {
+					settle = append(settle, core.Settlement{Receipt: got[j].Receipt})
+				}
+				if err == nil && len(settle) > 0 {
+					errs, err = c.Settle(b.Context(), fmt.Sprint("q", i), settle, errs[:0])
+				}
+				if err != nil {
+					b.Error(err)
+					return
+				}
+				taken[i].Add(int64(len(got)))
+			}
+		})
+	}
+	p := core.TopicPublish{Topic: "a/b", Messages: []core.Message{{Body: make([]byte, 1<<10)}}}
+	for sent := int64(0); sent < int64(b.N); sent++ {
+		for i := range taken {
+			for taken[i].Load()+ahead < sent && !b.Failed() {
+				time.Sleep(time.Millisecond)
+			}
+		}
+		if err := c.PublishTopicAsync(p, func([]core.TopicResult, error) {}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	consumers.Wait()
+	b.ReportMetric(float64(b.N)*queues/b.Elapsed().Seconds(), "entries/s")
+	b.ReportMetric(float64(db.Metrics().LogBytesWritten-before)/float64(b.N*queues), "log-bytes/entry")
 }
 
 // BenchmarkOpenWithBindings opens a node that has 100,000 bindings, and waits
