@@ -19,6 +19,9 @@ type book struct {
 	endTried map[string]bool // queues that were purged or deleted, or may have been
 	txs      map[int]*txPlan
 	sessions map[core.Ref]bool // what was given to sessions
+
+	posts      map[core.MessageID]*post // what was published to topics
+	unreliable map[core.MessageID]bool
 }
 
 // parcel is one message of the driver.
@@ -60,7 +63,10 @@ type txPlan struct {
 }
 
 func newBook() *book {
-	return &book{parcels: map[core.MessageID]*parcel{}, endTried: map[string]bool{}, txs: map[int]*txPlan{}, sessions: map[core.Ref]bool{}}
+	return &book{
+		parcels: map[core.MessageID]*parcel{}, endTried: map[string]bool{}, txs: map[int]*txPlan{}, sessions: map[core.Ref]bool{},
+		posts: map[core.MessageID]*post{}, unreliable: map[core.MessageID]bool{},
+	}
 }
 
 // parcel returns the parcel of an id, nil if the driver has not sent it.
@@ -147,6 +153,9 @@ func (b *book) justifyPut(e *core.Edit, before *ledger, moved map[*parcel]*core.
 	if err != nil {
 		return err
 	}
+	if len(s.Topic) > 0 {
+		return b.justifyCopy(&s)
+	}
 	p := b.parcels[s.ID]
 	isNew := p == nil
 	if isNew {
@@ -191,6 +200,9 @@ func (b *book) justifyDrop(c *core.Change, i int, before *ledger, moved map[*par
 	if m == nil || s.record == nil {
 		return nil // the ledger objects, or it is the reaper
 	}
+	if m.copy {
+		return b.justifyLoss(m, e.QID, s.cfg.Retention, c.Time)
+	}
 	for j := i + 1; j < len(c.Edits); j++ {
 		if c.Edits[j].Kind != core.EditPutMessage {
 			continue
@@ -226,7 +238,7 @@ func (b *book) checkWhole(c *core.Change, after *ledger) error {
 		if err != nil {
 			return err
 		}
-		if p := b.parcels[s.ID]; p.tx != 0 && slices.Contains(b.txs[p.tx].sends, s.ID) && s.DeadLetter.Reason == core.DeadLetterNone {
+		if p := b.parcels[s.ID]; p != nil && p.tx != 0 && slices.Contains(b.txs[p.tx].sends, s.ID) && s.DeadLetter.Reason == core.DeadLetterNone {
 			count[p.tx]++
 		}
 	}

@@ -23,6 +23,7 @@ func (w *world) step() {
 		w.sleep()
 	case n < 150:
 		w.checkIdle(w.anyYard(), w.anyYard())
+		w.checkTopics()
 	case n < 154:
 		w.endQueue(w.anyYard(), w.chance(50), true)
 	case n < 170:
@@ -31,6 +32,8 @@ func (w *world) step() {
 		w.churn(w.anyYard())
 	case n < 191:
 		w.move(w.chance(60))
+	case n < 330:
+		w.topical(w.chance(60))
 	default:
 		w.operate(w.chance(70))
 	}

@@ -18,6 +18,15 @@ func DecodeStoredQueue(b []byte) (name string, id QID, cfg QueueConfig, err erro
 	return r.Name, r.ID, r.Config, nil
 }
 
+// DecodeStoredBinding reads the record of a binding. The QID is its Queue.ID.
+func DecodeStoredBinding(name string, v []byte) (Binding, QID, error) {
+	b, err := decodeBinding(name, v)
+	if err != nil {
+		return Binding{}, 0, err
+	}
+	return b.Binding, b.id, nil
+}
+
 // LeaseGrainMS is how late a lease may end.
 const LeaseGrainMS = leaseTickMS
 

@@ -40,6 +40,7 @@ type letter struct {
 	at      int64
 	expires int64
 	counted int64
+	copy    bool // of what was published to a topic; others lie in one queue alone
 }
 
 // mark is a state record, with what rule 4 asks about it.
@@ -145,15 +146,17 @@ func (l *ledger) putMessage(s *shelf, e *core.Edit) error {
 	if err != nil {
 		return err
 	}
-	if at, ok := l.where[stored.ID]; ok {
+	if at, ok := l.where[stored.ID]; ok && len(stored.Topic) == 0 {
 		return fmt.Errorf("message %v lies in %v as well", stored.ID, at)
 	}
-	m := &letter{record: bytes.Clone(e.Value), id: stored.ID, at: stored.EnqueuedAt, expires: stored.ExpiresAt, counted: int64(len(stored.Body))}
+	m := &letter{record: bytes.Clone(e.Value), id: stored.ID, at: stored.EnqueuedAt, expires: stored.ExpiresAt, counted: int64(len(stored.Body)), copy: len(stored.Topic) > 0}
 	stored.Attributes(func(a core.Attribute) bool {
 		m.counted += int64(len(a.Name) + len(a.Type) + len(a.Value))
 		return true
 	})
-	s.bodies[e.Ref], l.where[stored.ID] = m, e.Ref
+	if s.bodies[e.Ref] = m; !m.copy {
+		l.where[stored.ID] = e.Ref
+	}
 	return nil
 }
 

@@ -397,7 +397,9 @@ func (w *world) drainAll() {
 		left := 0
 		w.tap.durably(func(_, l *ledger) { left = len(l.where) })
 		if left == 0 || w.failed() != nil {
+			w.drainSubs()
 			w.checkIdle(w.yards...)
+			w.checkTopics()
 			w.checkMovesEnd()
 			return
 		}

@@ -75,6 +75,9 @@ func (t *tap) take(c *core.Change) error {
 	if err := t.book.justify(c, t.head); err != nil {
 		return err
 	}
+	if err := t.book.checkFans(c, t.head, len(t.log)+1, t.term); err != nil {
+		return err
+	}
 	given := t.head.given(c)
 	if err := t.head.apply(c, t.term); err != nil {
 		return err

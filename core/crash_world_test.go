@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing/synctest"
@@ -41,6 +42,7 @@ type world struct {
 	client    *core.Client
 	book      *book
 	yards     []*yard
+	subs      []*yard // queues of topics
 	owners    []*core.Owner
 	selectors []*selector.Selector
 	tasks     []*task
@@ -86,7 +88,7 @@ func runCrash(o crashOptions) error {
 	w.pace = &pace{rng: rand.New(rand.NewPCG(o.seed, 1)), max: pick(rng, 0, time.Millisecond, 4*time.Millisecond, 30*time.Millisecond, 150*time.Millisecond)}
 	w.window = pick[int64](rng, 0, 0, 1, 2<<10)
 	w.returned = pick(rng, 0, 0, 1, 5)
-	w.yards = newYards(rng)
+	w.yards, w.subs = newYards(rng), newSubs()
 	for _, text := range []string{"JMSPriority > 4", "JMSPriority = 0", "JMSPriority < 8"} {
 		sel, err := selector.Parse(text)
 		if err != nil {
@@ -328,9 +330,12 @@ func (w *world) lastWords() {
 	}
 	for range w.rng.IntN(6) {
 		w.operate(false)
+		if w.chance(40) {
+			w.topical(false)
+		}
 	}
 	if w.chance(15) {
-		w.endQueue(w.anyYard(), w.chance(50), false)
+		w.endQueue(pick(w.rng, slices.Concat(w.yards, w.subs)...), w.chance(50), false)
 	}
 	if w.pace.max > 0 && w.chance(60) {
 		time.Sleep(time.Duration(w.rng.Int64N(int64(w.pace.max))))
@@ -342,14 +347,16 @@ func (w *world) afterOpen() {
 	w.tap.durably(func(l, _ *ledger) {
 		w.book.mu.Lock()
 		defer w.book.mu.Unlock()
-		for _, y := range w.yards {
+		for _, y := range slices.Concat(w.yards, w.subs) {
 			y.parked = 0
 			qid, ok := l.names[y.name]
 			y.exists = ok
 			if ok {
 				y.cfg = l.shelf(qid).cfg
 			}
-			y.keepDedup(w.book, l, qid)
+			if !slices.Contains(w.subs, y) { // ids of copies are new
+				y.keepDedup(w.book, l, qid)
+			}
 		}
 		clear(w.book.endTried)
 		for _, p := range w.book.order {
@@ -447,7 +454,7 @@ func (w *world) harvest() {
 
 // declareAll makes sure that each queue is there.
 func (w *world) declareAll() {
-	for _, y := range w.yards {
+	for _, y := range slices.Concat(w.yards, w.subs) {
 		w.declare(y, true)
 	}
 }

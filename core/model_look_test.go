@@ -171,6 +171,7 @@ func (r *rig) recount() {
 			r.recountQueue(q, qid)
 		}
 	}
+	r.checkTopics()
 	if err := core.Audit(r.n.engine); err != nil {
 		r.failf("engine: %v; %v", err, r.queues)
 	}

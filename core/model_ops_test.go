@@ -24,6 +24,7 @@ func (r *rig) actions() map[string]func(*rapid.T) {
 		"wait": r.opWait, "cancel": r.opCancel,
 		"advance": r.opAdvance, "advance 2": r.opAdvance, "advance far": r.opAdvanceFar,
 		"declare": r.opDeclare, "configure": r.opConfigure, "purge": r.opPurge, "drop": r.opDrop,
+		"bind": r.opBind, "unbind": r.opUnbind, "publish": r.opPublish, "publish 2": r.opPublish,
 		"tx": r.opTx, "session": r.opSession, "restart": r.opRestart,
 	}
 }
@@ -138,6 +139,7 @@ func (r *rig) opDrop(t *rapid.T) {
 	}
 	r.wantErr("drop", err, nil)
 	r.note("  %s dropped", q.name)
+	q.bound = nil
 	for _, m := range q.msgs {
 		r.forgetReceipts(m)
 	}
@@ -273,7 +275,7 @@ func (r *rig) sent(q *mQueue, msgs []core.Message, fresh []bool, out []core.Publ
 }
 
 func (r *rig) add(q *mQueue, m *core.Message, p core.Published, now int64) {
-	if n := len(q.msgs); n > 0 && q.msgs[n-1].seq >= p.Seq || r.byID[p.ID] != nil {
+	if n := len(q.msgs); n > 0 && q.msgs[n-1].seq >= p.Seq || slices.ContainsFunc(r.byID[p.ID], func(m *mMessage) bool { return m.q == q && m.seq != 0 }) {
 		r.failf("%s has sequence %d and id %v, which is not new", m.Body, p.Seq, p.ID)
 	}
 	mm := &mMessage{
@@ -302,7 +304,7 @@ func (r *rig) add(q *mQueue, m *core.Message, p core.Published, now int64) {
 	}
 	q.insert(mm)
 	r.note("  %s: %v", q.name, mm)
-	r.byID[p.ID] = mm
+	r.byID[p.ID] = append(r.byID[p.ID], mm)
 }
 
 func (r *rig) options(t *rapid.T) (core.ReceiveOptions, *mOwner) {

@@ -16,8 +16,9 @@ type mQueue struct {
 	info   core.Queue
 	msgs   []*mMessage
 	dedup  map[string]mDedup
-	lanes  bool // a message of a group was sent to it, or may have been
-	cold   bool // it was read from storage: receives may stop where a page ends
+	bound  map[string]*mSelector // by filter; nil: all
+	lanes  bool                  // a message of a group was sent to it, or may have been
+	cold   bool                  // it was read from storage: receives may stop where a page ends
 }
 
 func (q *mQueue) cfg() *core.QueueConfig { return &q.info.Config }
@@ -245,7 +246,14 @@ func (r *rig) remove(m *mMessage) {
 		r.failf("message %s is not in queue %s", m.body, m.q.name)
 	}
 	m.q.msgs = slices.Delete(m.q.msgs, i, i+1)
-	delete(r.byID, m.id)
+	r.unlearn(m)
+}
+
+func (r *rig) unlearn(m *mMessage) {
+	r.byID[m.id] = slices.DeleteFunc(r.byID[m.id], func(n *mMessage) bool { return n == m })
+	if len(r.byID[m.id]) == 0 {
+		delete(r.byID, m.id)
+	}
 }
 
 // insert puts m at its place in the order of sequences.
@@ -269,7 +277,7 @@ func (q *mQueue) insert(m *mMessage) {
 // lose forgets a queue's messages: it was purged or deleted.
 func (r *rig) lose(q *mQueue) {
 	for _, m := range q.msgs {
-		delete(r.byID, m.id)
+		r.unlearn(m)
 	}
 	q.msgs, q.lanes = nil, false
 	q.dedup = make(map[string]mDedup)

@@ -201,9 +201,30 @@ func (r *rig) sameContent(m *mMessage, s *core.Stored) {
 	}
 }
 
+// movable finds the message that a dead-letter queue shows: of copies, which have
+// one id, the one that came from where it says.
+func (r *rig) movable(to *mQueue, s *core.Stored) *mMessage {
+	fits := []func(m *mMessage) bool{
+		func(m *mMessage) bool {
+			return m.q == to && m.seq == 0 && m.dead.Source == s.DeadLetter.Source && m.prior == s.PriorReceives
+		},
+		func(m *mMessage) bool {
+			return m.q.name == s.DeadLetter.Source && m.prior+m.state.Receives == s.PriorReceives && r.dlqOf(m.q) == to
+		},
+		func(m *mMessage) bool { hop := r.dlqOf(m.q); return hop != nil && hop.name == s.DeadLetter.Source },
+		func(*mMessage) bool { return true },
+	}
+	for _, fit := range fits {
+		if i := slices.IndexFunc(r.byID[s.ID], fit); i >= 0 {
+			return r.byID[s.ID][i]
+		}
+	}
+	return nil
+}
+
 // moved finds the message that turned up in a dead-letter queue.
 func (r *rig) moved(to *mQueue, s *core.Stored, seq core.Seq, now int64) *mMessage {
-	m := r.byID[s.ID]
+	m := r.movable(to, s)
 	if m == nil {
 		r.failf("%s has %q, which nobody sent or which is gone", to.name, s.Body)
 	}
@@ -253,7 +274,7 @@ func (r *rig) deadLetter(m *mMessage, to *mQueue, reason core.DeadLetterReason, 
 	r.forgetReceipts(m)
 	from := m.q
 	r.remove(m)
-	r.byID[m.id] = m
+	r.byID[m.id] = append(r.byID[m.id], m)
 	m.dead.Source, m.dead.Reason = from.name, reason
 	m.prior += m.state.Receives
 	if reason == core.DeadLetterExpired {

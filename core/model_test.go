@@ -123,7 +123,8 @@ type rig struct {
 	lookedAt int64 // when all messages were last compared
 	bodies   int
 	queues   []*mQueue
-	byID     map[core.MessageID]*mMessage
+	byID     map[core.MessageID][]*mMessage // copies have one id
+	kept     map[string]mKept               // by topic
 	owners   []*mOwner
 	waiters  []*mWaiter
 	gone     []mReceipt // receipts of messages that are no more, or of other queues
@@ -132,7 +133,7 @@ type rig struct {
 }
 
 func newRig(t *rapid.T, p profile) *rig {
-	r := &rig{t: t, p: p, start: time.Now(), byID: make(map[core.MessageID]*mMessage)}
+	r := &rig{t: t, p: p, start: time.Now(), byID: make(map[core.MessageID][]*mMessage), kept: make(map[string]mKept)}
 	r.n = &node{
 		t: t, fs: vfs.NewMem(), tune: p.tune,
 		opened: func(e *core.Engine) {
