@@ -49,13 +49,14 @@ type queue struct {
 	overlay  map[dedupKey]pendingDedup
 	attempts []*attempt // FIFO, oldest first
 
-	waiters waiterList
-	views   map[string]*view // by the text of their selectors, at most viewsMax
-	matches map[Seq][]*view  // live messages that selectors are known to select
-	judging int              // pages that views are reading
-	forgot  map[Seq]struct{} // deleted durably meanwhile: the pages may still show them
-	limited bool             // a receive with a selector has stopped at a limit
-	emptied int              // lanes that became empty while they were in the ring
+	waiters   waiterList
+	views     map[string]*view // by the text of their selectors, at most viewsMax
+	matches   map[Seq][]*view  // live messages that selectors are known to select
+	viewIndex *viewIndex       // of views; nil: to be made
+	judging   int              // pages that views are reading
+	forgot    map[Seq]struct{} // deleted durably meanwhile: the pages may still show them
+	limited   bool             // a receive with a selector has stopped at a limit
+	emptied   int              // lanes that became empty while they were in the ring
 
 	timer   *time.Timer
 	timerAt int64 // core clock, milliseconds; 0: not armed

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -257,6 +258,91 @@ func TestSelectorsSeeHeaders(t *testing.T) {
 			t.Errorf("%s: %d messages, %v", text, len(got), err)
 		}
 	}
+}
+
+// TestEachSelectorGetsItsValue parks receives with many selectors, and sends what
+// one of them waits for, and some who demand no value.
+func TestEachSelectorGetsItsValue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, _ := openCounted(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		got := make(chan string, 10)
+		for _, text := range []string{
+			"color = 'red'", "color = 'blue' AND JMSPriority > 5", "color = 'blue' AND JMSPriority < 5", "shape = 'round'",
+			"color LIKE 'gr%'", "'7' = color",
+		} {
+			sel := parse(t, text)
+			go func() {
+				d, err := n.client.Receive(ctx, "q", core.ReceiveOptions{Max: 10, Wait: time.Hour, Selector: sel}, nil)
+				for i := range d {
+					got <- fmt.Sprintf("%s by %s", d[i].Body, text)
+				}
+				if err != nil && !errors.Is(err, context.Canceled) {
+					t.Error(err)
+				}
+			}()
+		}
+		synctest.Wait()
+		for _, c := range []struct{ color, kind, want string }{
+			{"blue", "", "blue0 by color = 'blue' AND JMSPriority < 5"},
+			{"green", "", "green0 by color LIKE 'gr%'"},
+			{"7.0", "Number", "7.00 by '7' = color"},
+			{"black", "", ""},
+			{"red", "", "red0 by color = 'red'"},
+		} {
+			m := colored(1, c.color)
+			m[0].Attributes[0].Type = c.kind
+			sendAll(t, n.client, "q", m...)
+			synctest.Wait()
+			select {
+			case g := <-got:
+				if g != c.want {
+					t.Errorf("%s: %q, want %q", c.color, g, c.want)
+				}
+			default:
+				if c.want != "" {
+					t.Errorf("%s: nobody got it", c.color)
+				}
+			}
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
+
+// BenchmarkManySelectors sends to a queue on which 500 receives wait, each for a
+// value that does not come.
+func BenchmarkManySelectors(b *testing.B) {
+	c := openBench(b, storage.Options{Memory: true})
+	if _, _, err := c.Declare(b.Context(), "q", core.DefaultQueueConfig(core.KindStandard)); err != nil {
+		b.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(b.Context())
+	var waiting sync.WaitGroup
+	for i := range 500 {
+		sel := parse(b, fmt.Sprintf("color = 'c%d'", i))
+		waiting.Go(func() {
+			if _, err := c.Receive(ctx, "q", core.ReceiveOptions{Max: 1, Wait: time.Hour, Selector: sel}, nil); !errors.Is(err, context.Canceled) {
+				b.Error(err)
+			}
+		})
+	}
+	for {
+		if st, err := c.Stats(b.Context(), "q"); err != nil || st.Waiters == 500 {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	msgs := colored(100, "red")
+	b.ResetTimer()
+	for range b.N {
+		if _, err := c.Publish(b.Context(), "q", msgs, nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.N)*100/b.Elapsed().Seconds(), "msgs/s")
+	cancel()
+	waiting.Wait()
 }
 
 // BenchmarkSelectiveReceive receives and deletes what a selector selects behind

@@ -33,6 +33,8 @@ type view struct {
 	subject *subject // used under the queue's lock
 	waiters waiterList
 	usedAt  int64
+	judges  bool // it judges what is being shown
+	found   int  // of that, how many match
 	started bool
 	turn    bool // starvation: one that keeps coming back was given last
 
@@ -92,7 +94,7 @@ func (q *queue) viewOf(sel *selector.Selector) (*view, error) {
 		if q.views == nil {
 			q.views = make(map[string]*view)
 		}
-		q.views[sel.Text()] = v
+		q.views[sel.Text()], q.viewIndex = v, nil
 		// What is due ahead may have no timer: without views a receive would find it.
 		q.armLocked()
 	}
@@ -263,9 +265,9 @@ func (q *queue) showLane(l *lane, old Seq) {
 	if all && len(fresh) == 0 || q.fifo() {
 		return // of a FIFO queue heads are judged
 	}
-	now := q.engine.clock.now()
+	now, some := q.engine.clock.now(), false
 	for _, v := range q.views {
-		if !v.started {
+		if v.judges = false; !v.started {
 			v.waiters.wake(1)
 			continue
 		}
@@ -278,25 +280,86 @@ func (q *queue) showLane(l *lane, old Seq) {
 			v.enqueue(vl)
 			v.waiters.wake(1)
 		default:
-			q.judgeFresh(v, l, fresh)
+			v.judges, some = true, true
 		}
+	}
+	if some {
+		q.judgeFresh(l, fresh)
 	}
 }
 
-// judgeFresh judges messages that have just become durable.
-func (q *queue) judgeFresh(v *view, l *lane, fresh []entry) {
-	n := 0
+// judgeFresh has the views that judge look at messages that have just become
+// durable. One that demands a value is shown only messages that have it.
+func (q *queue) judgeFresh(l *lane, fresh []entry) {
+	if q.viewIndex == nil {
+		q.viewIndex = newViewIndex(q.views)
+	}
+	x := q.viewIndex
 	for i := range fresh {
 		e := &fresh[i]
 		if e.seq > q.durTail {
 			break
 		}
-		if ok, err := v.subject.matches(v.sel, e.rec); err == nil && ok {
-			q.addMatch(v.laneOf(l), viewPos{seq: e.seq}, nil)
-			n++
+		if x.subject.show(e.rec) != nil {
+			continue
+		}
+		x.judge(q, x.others, l, e.seq)
+		for j := range x.names {
+			if value, ok := x.subject.get(x.names[j].name); ok {
+				if text, ok := value.Text(); ok {
+					x.judge(q, x.names[j].views[text], l, e.seq)
+				}
+			}
 		}
 	}
-	v.waiters.wake(n)
+	x.subject.s = Stored{} // the record is not kept
+	for _, v := range q.views {
+		if v.judges {
+			v.waiters.wake(v.found)
+			v.found = 0
+		}
+	}
+}
+
+// viewIndex finds the views that may select a message.
+type viewIndex struct {
+	subject *subject
+	names   []viewsOfName
+	others  []*view // those whose selectors demand no value
+}
+
+// viewsOfName are the views that demand a value of one name, by it.
+type viewsOfName struct {
+	name  string
+	views map[string][]*view
+}
+
+func newViewIndex(views map[string]*view) *viewIndex {
+	x := &viewIndex{subject: newSubject()}
+	for _, v := range views {
+		name, text, ok := v.sel.Equality()
+		if !ok {
+			x.others = append(x.others, v)
+			continue
+		}
+		i := slices.IndexFunc(x.names, func(n viewsOfName) bool { return n.name == name })
+		if i < 0 {
+			i = len(x.names)
+			x.names = append(x.names, viewsOfName{name: name, views: make(map[string][]*view)})
+		}
+		x.names[i].views[text] = append(x.names[i].views[text], v)
+	}
+	return x
+}
+
+// judge shows the message of x's subject to those of views that judge.
+func (x *viewIndex) judge(q *queue, views []*view, l *lane, s Seq) {
+	for _, v := range views {
+		if v.judges && x.subject.selected(v.sel) {
+			q.addMatch(v.laneOf(l), viewPos{seq: s}, nil)
+			v.found++
+		}
+	}
 }
 
 // since returns what was sent to the lane from a sequence on. all is false when
@@ -393,6 +456,7 @@ func (q *queue) dropOldestView() bool {
 func (q *queue) dropView(v *view) {
 	v.release()
 	delete(q.views, v.sel.Text())
+	q.viewIndex = nil
 	if len(q.views) == 0 {
 		q.views, q.matches = nil, nil
 		return

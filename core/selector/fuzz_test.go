@@ -40,6 +40,11 @@ func FuzzParse(f *testing.F) {
 		if not := (&Selector{root: &node{op: opNot, a: rootOf(s)}}); s != nil && matched && not.Match(get) {
 			t.Errorf("%q holds and does not", text)
 		}
+		if name, value, ok := s.Equality(); ok && matched {
+			if v, _ := get(name); v != String(value) {
+				t.Errorf("%q selects a message of which %s is not %q", text, name, value)
+			}
+		}
 		if took := time.Since(began); took > time.Second {
 			t.Errorf("%q took %v", text, took)
 		}

@@ -148,15 +148,25 @@ func (p *parser) deeper() error {
 	return nil
 }
 
-func (p *parser) or() (*node, error)  { return p.joined("OR", opOr, p.and) }
-func (p *parser) and() (*node, error) { return p.joined("AND", opAnd, p.not) }
+func (p *parser) or() (*node, error) {
+	return p.chain(p.and, map[string]op{"OR": opOr}, p.wantBool)
+}
 
-// joined reads conditions that a word joins.
-func (p *parser) joined(word string, o op, part func() (*node, error)) (*node, error) {
+func (p *parser) and() (*node, error) {
+	return p.chain(p.not, map[string]op{"AND": opAnd}, p.wantBool)
+}
+
+// chain reads parts that words or signs join, from the left. want refuses a part
+// that cannot be joined.
+func (p *parser) chain(part func() (*node, error), joints map[string]op, want func(n *node, at int) error) (*node, error) {
 	at := p.token.at
 	n, err := part()
-	for err == nil && p.is(word) {
-		if err = p.wantBool(n, at); err == nil {
+	for err == nil && (p.token.kind == tokenSign || p.token.kind == tokenWord) {
+		o, ok := joints[p.token.text]
+		if !ok {
+			break
+		}
+		if err = want(n, at); err == nil {
 			err = p.advance()
 		}
 		if err != nil {
@@ -165,7 +175,7 @@ func (p *parser) joined(word string, o op, part func() (*node, error)) (*node, e
 		at = p.token.at
 		var right *node
 		if right, err = part(); err == nil {
-			n, err = &node{op: o, a: n, b: right}, p.wantBool(right, at)
+			n, err = &node{op: o, a: n, b: right}, want(right, at)
 		}
 	}
 	return n, err
@@ -401,35 +411,11 @@ func (p *parser) likes(n *node, at int) error {
 }
 
 func (p *parser) sum() (*node, error) {
-	return p.arithmetic(p.product, map[string]op{"+": opAdd, "-": opSubtract})
+	return p.chain(p.product, map[string]op{"+": opAdd, "-": opSubtract}, p.wantNumber)
 }
 
 func (p *parser) product() (*node, error) {
-	return p.arithmetic(p.signed, map[string]op{"*": opMultiply, "/": opDivide})
-}
-
-// arithmetic reads parts that signs join, from the left.
-func (p *parser) arithmetic(part func() (*node, error), signs map[string]op) (*node, error) {
-	at := p.token.at
-	n, err := part()
-	for err == nil && p.token.kind == tokenSign {
-		o, ok := signs[p.token.text]
-		if !ok {
-			break
-		}
-		if err = p.wantNumber(n, at); err == nil {
-			err = p.advance()
-		}
-		if err != nil {
-			break
-		}
-		at = p.token.at
-		var right *node
-		if right, err = part(); err == nil {
-			n, err = &node{op: o, a: n, b: right}, p.wantNumber(right, at)
-		}
-	}
-	return n, err
+	return p.chain(p.signed, map[string]op{"*": opMultiply, "/": opDivide}, p.wantNumber)
 }
 
 func (p *parser) signed() (*node, error) {

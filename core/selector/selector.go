@@ -70,6 +70,38 @@ func (s *Selector) Text() string {
 	return s.text
 }
 
+// Equality returns a name and a text that the value of that name must be in every
+// message that is selected, so that selectors can be looked up by it. ok is false
+// if the selector does not demand such a thing.
+func (s *Selector) Equality() (name, text string, ok bool) {
+	if s == nil {
+		return "", "", false
+	}
+	return s.root.equality()
+}
+
+func (n *node) equality() (name, text string, ok bool) {
+	switch n.op {
+	case opAnd:
+		if name, text, ok = n.a.equality(); ok {
+			return name, text, true
+		}
+		return n.b.equality()
+	case opEqual:
+		a, b := n.a, n.b
+		if b.op == opName {
+			a, b = b, a
+		}
+		if a.op != opName || b.op != opLiteral || b.value.kind != kindString {
+			return "", "", false
+		}
+		if _, isNumber := parseNumber(b.value.text); !isNumber { // which numbers may equal
+			return a.name, b.value.text, true
+		}
+	}
+	return "", "", false
+}
+
 // Match tells whether a message is selected. get returns a header or property of
 // it by name, false for one that is not there; it must answer the same for the
 // same message.

@@ -218,6 +218,34 @@ func benchmarks() []string {
 	}
 }
 
+func TestEquality(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                   "",
+		"color = 'red'":                      "color=red",
+		"'red' = color":                      "color=red",
+		"size > 5 AND (color = 'red')":       "color=red",
+		"color = 'red' AND shape = 'round'":  "color=red",
+		"a = 1 AND b = '2' AND c = '' AND d": "c=",
+		"color = '1e3'":                      "", // a number equals it
+		"color = 'true'":                     "color=true",
+		"color = 'red' OR size > 5":          "",
+		"NOT color = 'red'":                  "",
+		"color <> 'red'":                     "",
+		"'red' = 'red'":                      "",
+		"color = shape":                      "",
+		"color IN ('red')":                   "",
+	} {
+		s, err := selector.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name, value, ok := s.Equality()
+		if got := name + "=" + value; ok && got != want || ok != (want != "") {
+			t.Errorf("%q demands %q, %t, want %q", text, got, ok, want)
+		}
+	}
+}
+
 func BenchmarkMatch(b *testing.B) {
 	g := get(headers())
 	for i, text := range benchmarks() {

@@ -52,6 +52,9 @@ func Number(b []byte) Value {
 	return v
 }
 
+// Text returns the text of a string.
+func (v Value) Text() (string, bool) { return v.text, v.kind == kindString }
+
 func (v Value) unknown() bool  { return v.kind == kindUnknown }
 func (v Value) isTrue() bool   { return v.kind == kindBool && v.bits == 1 }
 func (v Value) isFalse() bool  { return v.kind == kindBool && v.bits == 0 }
