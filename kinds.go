@@ -127,6 +127,7 @@ func openSTOMP(h Host) ([]Listener, error) {
 	if err != nil {
 		return nil, err
 	}
+	h.Collect(newSTOMPMetrics(server))
 	return h.withWeb(server, c.Listen, c.TLSListen, c.WSListen, c.WSTLSListen), nil
 }
 

@@ -337,6 +337,8 @@ func TestMetricsTellOfRequests(t *testing.T) {
 		`broker_sqs_request_seconds_count{action="GetQueueUrl",code="`,
 		`broker_build_info{go="go1`,
 		`version="v1.2.3"`,
+		`broker_stomp_sessions 0`,
+		`broker_stomp_frames_total{command="SEND",direction="in"} 0`,
 	} {
 		if !strings.Contains(body, want) {
 			t.Errorf("metrics lack %s", want)

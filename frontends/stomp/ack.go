@@ -100,6 +100,7 @@ func (c *conn) acknowledge(f *frame.Frame) *fault {
 		c.receiptNow(f) // settled before, or delivered in auto mode
 		return nil
 	}
+	c.server.counters.settled(action, len(batch))
 	c.settleFor(n, s.queue, batch)
 	return nil
 }

@@ -111,6 +111,7 @@ func (c *conn) tellLocked() {
 			b = frame.AppendHeader(b, c.version, "receipt-id", x.receipt)
 			c.out.put(frame.AppendEnd(b))
 			c.out.poke()
+			c.server.counters.receipts.Add(1)
 		}
 		if x.starts != nil {
 			c.startLocked(x.starts)
@@ -133,6 +134,7 @@ func (c *conn) endLocked(f *fault, receipt string) {
 	}
 	c.ended = true
 	if f != nil {
+		c.server.counters.faults.Add(1)
 		c.out.put(appendError(c.out.begin(), c.version, f, receipt))
 	}
 	c.out.closed = true

@@ -57,6 +57,7 @@ type conn struct {
 	out       outbox
 	answers   answers
 	beatEvery time.Duration // between heart-beats of ours; 0: none
+	in        bool          // the client has logged in
 	ended     bool          // nothing more is written
 	clean     bool          // the client said DISCONNECT, or we are shutting down
 	subs      map[string]*subscription
@@ -90,10 +91,10 @@ func (c *conn) serve(draining context.Context) {
 	stop := context.AfterFunc(draining, c.drain)
 	err := c.readFrames()
 	stop()
-	if f := readFault(err); f != nil {
 	if text := noTLS(err); text != nil {
 		c.tellInClear(text)
 	}
+	if f := readFault(err); f != nil {
 		c.answerNow(answer{fault: f})
 	}
 	// What was read before the peer went is done and answered, as far as it can be.
@@ -120,6 +121,7 @@ func (c *conn) readFrames() error {
 			}
 			return err
 		}
+		c.server.counters.read(f.Command)
 		if !c.loggedIn {
 			if err := c.login(f); err != nil {
 				return err
@@ -174,6 +176,9 @@ func (c *conn) tellInClear(text []byte) {
 
 // hangUp ends a connection whose socket has failed.
 func (c *conn) hangUp(err error) {
+	if isTimeout(err) {
+		c.server.counters.stalled.Add(1)
+	}
 	c.server.options.Logger.Debug("stomp: connection lost", "peer", c.socket.RemoteAddr(), "error", err)
 	c.end(nil)
 	abort(c.socket)

@@ -64,7 +64,8 @@ func (c *conn) login(f *frame.Frame) error {
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.version = version
+	c.version, c.in = version, true
+	c.server.counters.connected.Add(1)
 	// A heart-beat of ours is late by what it takes to arrive.
 	c.beatEvery = ours * 6 / 10
 	b := frame.AppendCommand(c.out.begin(), frame.Connected)

@@ -151,6 +151,7 @@ func (s *subscription) deliver(got []core.Delivery) {
 	if s.mode == ackAuto {
 		c.autoOpen += len(got)
 	}
+	c.server.counters.messages.Add(int64(len(got)))
 	c.out.put(b)
 	c.out.poke()
 	full := !s.hasRoomLocked()
@@ -195,6 +196,7 @@ func (c *conn) writtenLocked() (done []doneWith) {
 		})
 		s.ledger.tidy()
 		if len(batch) > 0 {
+			c.server.counters.acked.Add(int64(len(batch)))
 			c.autoOpen -= len(batch)
 			done = append(done, doneWith{queue: s.queue, batch: batch})
 		}
@@ -247,6 +249,7 @@ func (c *conn) endHolder(now int64) {
 			})
 			s.ledger.tidy()
 		} else if s.holdsTooLongLocked(now) {
+			c.server.counters.held.Add(1)
 			c.endLocked(fail("Acknowledgement timeout", "A message of subscription '%.200s' was neither acknowledged nor rejected in %v.",
 				s.id, time.Duration(s.hold)*time.Millisecond), "")
 			return

@@ -59,7 +59,10 @@ type outgoing struct {
 func (c *conn) publish(o *outgoing, done func(error)) error {
 	switch o.to.kind {
 	case toTopic:
-		return c.client.PublishTopicAsync(c.toPublish(o), func(_ []core.TopicResult, err error) { done(err) })
+		return c.client.PublishTopicAsync(c.toPublish(o), func(results []core.TopicResult, err error) {
+			c.server.counters.passed(results)
+			done(err)
+		})
 	case toMany:
 		return c.publishMany(o, done)
 	}
@@ -85,7 +88,10 @@ func (c *conn) publishMany(o *outgoing, done func(error)) error {
 			return err
 		}
 	}
-	return tx.CommitAsync(func(_ []core.Published, err error) { done(err) })
+	return tx.CommitAsync(func(_ []core.Published, err error) {
+		c.server.counters.passed(tx.Topics())
+		done(err)
+	})
 }
 
 // parts returns what is to be sent to each destination.

@@ -30,7 +30,10 @@ type Server struct {
 	conns map[*conn]struct{}
 	ids   map[string]*conn // by client-id
 
-	lines lines
+	listeners map[*frontends.Listener]struct{} // that are served
+
+	lines    lines
+	counters counters
 }
 
 // New returns the frontend of engine.
@@ -41,7 +44,7 @@ func New(engine *core.Engine, o Options) (*Server, error) {
 	}
 	return &Server{
 		options: o, client: engine.Client(core.Principal{Origin: core.OriginSTOMP}), now: engine.Now,
-		conns: make(map[*conn]struct{}), ids: make(map[string]*conn),
+		conns: make(map[*conn]struct{}), ids: make(map[string]*conn), listeners: make(map[*frontends.Listener]struct{}),
 	}, nil
 }
 
@@ -79,11 +82,15 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 // listener bounds the connections of ln.
 func (s *Server) listener(ln net.Listener) *frontends.Listener {
 	full := fail("Too many connections", "Try again later.")
-	return frontends.NewListener(ln, frontends.Limits{
+	l := frontends.NewListener(ln, frontends.Limits{
 		Connections: s.options.MaxConnections,
 		PerAddress:  s.options.MaxPerAddress,
 		Refusal:     appendError(nil, frame.V10, full, ""),
 	}, s.options.Logger)
+	s.mu.Lock()
+	s.listeners[l] = struct{}{}
+	s.mu.Unlock()
+	return l
 }
 
 // drain waits until the connections have ended, which they do by themselves unless
@@ -100,6 +107,11 @@ func (s *Server) drain(l *frontends.Listener, serving *sync.WaitGroup, failed bo
 		l.CloseConns()
 	}
 	serving.Wait()
+	_, _, refused := l.Counts()
+	s.mu.Lock()
+	delete(s.listeners, l)
+	s.mu.Unlock()
+	s.counters.refused.Add(int64(refused))
 }
 
 func (s *Server) serveConn(ctx context.Context, socket net.Conn) {

@@ -136,6 +136,7 @@ func (c *conn) declareMemory(name, text string) error {
 		cfg.Overflow = core.OverflowClose
 	}
 	_, err := c.client.DeclareMemory(name, cfg, c.owner, func() {
+		c.server.counters.slow.Add(1)
 		c.end(fail("Slow consumer", "Messages of '%.200s' came faster than they were taken.", text))
 	})
 	return err

@@ -201,6 +201,7 @@ func (c *conn) commit(f *frame.Frame, t *transaction) *fault {
 	c.mu.Unlock()
 	if err == nil {
 		err = tx.CommitAsync(func(_ []core.Published, err error) {
+			c.server.counters.passed(tx.Topics())
 			if err != nil {
 				c.settleAnswer(n, coreFault(err, ""))
 				return
@@ -215,6 +216,7 @@ func (c *conn) commit(f *frame.Frame, t *transaction) *fault {
 	c.mu.Lock()
 	for _, m := range t.marks {
 		if d := m.sub.ledger.find(m.seq); d != nil {
+			c.server.counters.settled(m.action, 1)
 			m.sub.settleLocked(d)
 			m.sub.ledger.tidy()
 		}
