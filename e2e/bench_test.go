@@ -42,6 +42,15 @@ func TestBenchOfASpawnedBroker(t *testing.T) {
 		res.Start.FirstAnswer, res.Start.Memory.RSS>>20, res.PerSecond, res.Cost.Server, res.Cost.Process, 100*res.Ratio)
 }
 
+// TestBenchOfASpawnedSTOMPBroker is the same for STOMP.
+func TestBenchOfASpawnedSTOMPBroker(t *testing.T) {
+	res := runBench(t, "stomp", "--spawn", "--warmup", "200ms", "--duration", "1s")
+	if res.Messages == 0 || res.Check == nil || !res.Clean() || res.ServerMemory == nil || res.Cost.Server <= 0 {
+		t.Fatalf("the result lacks something: %+v", res)
+	}
+	t.Logf("%.0f messages/s, %.1f us of CPU in the server", res.PerSecond, res.Cost.Server)
+}
+
 // TestBenchOfRestarts runs the modes of "bench core" that restart in a fresh
 // process, small.
 func TestBenchOfRestarts(t *testing.T) {

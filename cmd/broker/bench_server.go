@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -30,6 +31,7 @@ const (
 
 // benchServerFlags say what server to start for a run.
 type benchServerFlags struct {
+	stomp  bool // instead of SQS; with spawn alone
 	spawn  bool
 	data   string
 	memory bool
@@ -48,10 +50,10 @@ func (f *benchServerFlags) add(cmd *cobra.Command) {
 
 // benchServer is a server that a run drives.
 type benchServer struct {
-	url   string
-	pid   int // 0: this process, or unknown
-	start *bench.StartReport
-	stop  func() error
+	address string // host:port
+	pid     int    // 0: this process, or unknown
+	start   *bench.StartReport
+	stop    func() error
 }
 
 // start starts the broker that the flags ask for.
@@ -121,7 +123,7 @@ func serveHere(ctx context.Context, f httpFrontend, drain func()) (*benchServer,
 	served := make(chan error, 1)
 	go func() { served <- f.Serve(ctx, ln) }()
 	return &benchServer{
-		url: "http://" + ln.Addr().String(),
+		address: ln.Addr().String(),
 		stop: func() error {
 			drain()
 			cancel()
@@ -149,9 +151,13 @@ func serveCanned(ctx context.Context) (*benchServer, error) {
 
 // startChild starts this program as a broker.
 func (f *benchServerFlags) startChild(ctx context.Context, dir string) (*benchServer, error) {
-	args := []string{
-		"serve", "--frontends", "sqs", "--sqs-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0",
-		"--sync", f.sync, "--log-level", "warn",
+	args := []string{"serve", "--admin-listen", "127.0.0.1:0", "--sync", f.sync, "--log-level", "warn"}
+	health := "/health"
+	if f.stomp {
+		args = append(args, "--frontends", "stomp", "--stomp-listen", "127.0.0.1:0", "--stomp-ws-listen", "127.0.0.1:0")
+		health = ""
+	} else {
+		args = append(args, "--frontends", "sqs", "--sqs-listen", "127.0.0.1:0")
 	}
 	if f.memory {
 		args = append(args, "--memory")
@@ -167,7 +173,7 @@ func (f *benchServerFlags) startChild(ctx context.Context, dir string) (*benchSe
 		}
 		env = []string{"BROKER_SQS_ACCESS_KEYS=" + string(text)}
 	}
-	return spawnServer(ctx, args, env, "/health")
+	return spawnServer(ctx, args, env, health)
 }
 
 // spawnServer starts this program with args, --ports-file and env besides its
@@ -196,11 +202,11 @@ func spawnServer(ctx context.Context, args, env []string, health string) (*bench
 	s := &benchServer{pid: cmd.Process.Pid, stop: func() error { return stopChild(cmd.Process, exited, &stderr) }}
 	ctx, cancel := context.WithTimeout(ctx, spawnStartMax)
 	defer cancel()
-	if s.url, err = awaitPorts(ctx, ports, exited, &stderr); err != nil {
+	if s.address, err = awaitPorts(ctx, ports, exited, &stderr); err != nil {
 		return nil, errors.Join(err, cmd.Process.Kill())
 	}
 	if health != "" {
-		if err := askOnce(ctx, s.url, health); err != nil {
+		if err := askOnce(ctx, s.address, health); err != nil {
 			return nil, errors.Join(err, s.stop())
 		}
 		s.start = &bench.StartReport{FirstAnswer: float64(time.Since(began).Microseconds()) / 1e3}
@@ -210,16 +216,16 @@ func spawnServer(ctx context.Context, args, env []string, health string) (*bench
 }
 
 // awaitPorts waits for the ports file, which is written whole.
-func awaitPorts(ctx context.Context, file string, exited <-chan error, stderr *bytes.Buffer) (url string, err error) {
+func awaitPorts(ctx context.Context, file string, exited <-chan error, stderr *bytes.Buffer) (address string, err error) {
 	tick := time.NewTicker(spawnPoll)
 	defer tick.Stop()
 	for {
 		if b, err := os.ReadFile(file); err == nil {
-			var ports struct{ SQS string }
-			if err := json.Unmarshal(b, &ports); err != nil || ports.SQS == "" {
-				return "", fmt.Errorf("ports file %q names no SQS listener", b)
+			var ports struct{ SQS, STOMP string }
+			if err := json.Unmarshal(b, &ports); err != nil || ports.SQS == "" && ports.STOMP == "" {
+				return "", fmt.Errorf("ports file %q names no listener of SQS or STOMP", b)
 			}
-			return "http://" + ports.SQS, nil
+			return cmp.Or(ports.SQS, ports.STOMP), nil
 		}
 		select {
 		case <-tick.C:
@@ -232,8 +238,7 @@ func awaitPorts(ctx context.Context, file string, exited <-chan error, stderr *b
 }
 
 // askOnce makes one request and wants status 200.
-func askOnce(ctx context.Context, url, path string) error {
-	addr := url[len("http://"):]
+func askOnce(ctx context.Context, addr, path string) error {
 	conn, err := bench.Dial(ctx, addr, spawnStartMax)
 	if err != nil {
 		return err
@@ -244,7 +249,7 @@ func askOnce(ctx context.Context, url, path string) error {
 		err = fmt.Errorf("status %d", a.Status)
 	}
 	if err != nil {
-		return fmt.Errorf("GET %s%s: %w", url, path, err)
+		return fmt.Errorf("GET %s%s: %w", addr, path, err)
 	}
 	return nil
 }
@@ -282,7 +287,7 @@ func newBenchCannedCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		text, err := json.Marshal(map[string]string{"sqs": s.url[len("http://"):]})
+		text, err := json.Marshal(map[string]string{"sqs": s.address})
 		if err == nil {
 			// Renamed into place: whoever waits for the file sees it whole.
 			if err = os.WriteFile(ports+".new", text, 0o600); err == nil {

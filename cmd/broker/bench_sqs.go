@@ -170,8 +170,8 @@ func (f *benchSQSFlags) round(ctx context.Context) (*bench.Result, error) {
 			return nil, err
 		}
 	}
-	server := &benchServer{url: f.options.Target, pid: f.pid, stop: func() error { return nil }}
-	if server.url == "" {
+	server := &benchServer{pid: f.pid, stop: func() error { return nil }}
+	if f.options.Target == "" {
 		var err error
 		if server, err = f.server.start(ctx); err != nil {
 			return nil, err
@@ -191,7 +191,10 @@ func (f *benchSQSFlags) round(ctx context.Context) (*bench.Result, error) {
 // against runs the load against a server and stops it.
 func (f *benchSQSFlags) against(ctx context.Context, server *benchServer, canned bool) (*bench.Result, error) {
 	o := f.options
-	o.Target, o.ServerPID, o.Canned = server.url, server.pid, canned
+	o.ServerPID, o.Canned = server.pid, canned
+	if server.address != "" {
+		o.Target = "http://" + server.address
+	}
 	if canned {
 		o.Keep, o.Rate = true, 0 // there is no queue to delete
 	}

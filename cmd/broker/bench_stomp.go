@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,29 +14,53 @@ import (
 type benchSTOMPFlags struct {
 	benchFlags
 	options bench.STOMPOptions
+	server  benchServerFlags
 }
 
 func newBenchSTOMPCommand() *cobra.Command {
-	var f benchSTOMPFlags
+	f := benchSTOMPFlags{server: benchServerFlags{stomp: true}}
 	cmd := &cobra.Command{
 		Use:   "stomp",
 		Short: "Measure a STOMP server: this broker, or any other",
 		Long: "Producers ask for a receipt on each SEND, and have up to --window of them under way.\n" +
 			"Consumers subscribe with ack:client-individual and acknowledge each message by itself.\n" +
+			"With --spawn a broker is started for the run, as a process of its own, whose CPU time is shown apart.\n" +
 			"The queues of the run stay on the server, empty: STOMP has no frame that deletes one.",
 		Args: cobra.NoArgs,
 	}
 	f.add(cmd)
 	cmd.RunE = action(func(cmd *cobra.Command, _ []string) error {
 		f.options.Seed = f.seed
+		for _, name := range []string{"data", "memory", "sync"} {
+			if cmd.Flags().Changed(name) && !f.server.spawn {
+				return failf(exitUsage, "--%s is for the broker that --spawn starts", name)
+			}
+		}
 		return f.measure(cmd, func(ctx context.Context) (*bench.Result, error) {
 			progress, done := showProgress(cmd.ErrOrStderr(), "stomp")
 			defer done()
 			f.options.Progress = progress
-			return bench.RunSTOMP(ctx, f.options)
+			return f.run(ctx)
 		})
 	})
 	return cmd
+}
+
+// run measures the target, or the broker that it starts.
+func (f *benchSTOMPFlags) run(ctx context.Context) (*bench.Result, error) {
+	if !f.server.spawn {
+		return bench.RunSTOMP(ctx, f.options)
+	}
+	server, err := f.server.start(ctx)
+	if err != nil {
+		return nil, err
+	}
+	f.options.Target, f.options.ServerPID = server.address, server.pid
+	res, err := bench.RunSTOMP(ctx, f.options)
+	if err := errors.Join(err, server.stop()); err != nil {
+		return nil, err
+	}
+	return res, nil
 }
 
 func (f *benchSTOMPFlags) add(cmd *cobra.Command) {
@@ -60,5 +85,9 @@ func (f *benchSTOMPFlags) add(cmd *cobra.Command) {
 	flags.Int64Var(&o.Count, "count", 0, "messages over all producers; 0: as many as --duration takes")
 	flags.IntVar(&o.Ahead, "ahead", 1000, "messages a queue that producers may run ahead; 0: no bound")
 	flags.StringVar(&o.Prefix, "prefix", newRunPrefix(), "`NAME` that the queues begin with, below /queue/")
+	f.server.add(cmd)
+	for _, name := range []string{"target", "pid"} {
+		cmd.MarkFlagsMutuallyExclusive(name, "spawn")
+	}
 	flags.DurationVar(&o.Drain, "drain", time.Minute, "how long to wait at the end for messages that have not arrived")
 }
