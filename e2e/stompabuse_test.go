@@ -91,6 +91,8 @@ func TestSTOMPGarbageIsRefused(t *testing.T) {
 // refuses wants each kind of garbage to be answered with an ERROR.
 func (a *stompAbused) refuses(t *testing.T) {
 	const login = "CONNECT\naccept-version:1.2\nhost:x\n\n\x00"
+	const subscribed = "SUBSCRIBE\nid:s\ndestination:/queue/acks\nack:client\n\n\x00"
+	const open = "BEGIN\ntransaction:t\n\n\x00"
 	long := strings.Repeat("x", stompHeaderTooLarge)
 	for name, c := range map[string]struct{ wire, want string }{
 		"TLS":                       {"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03garbage\x00\x00", "TLS on a plain port"},
@@ -117,6 +119,16 @@ func (a *stompAbused) refuses(t *testing.T) {
 		"no destination":            {login + "SEND\nreceipt:r8\n\nx\x00", "receipt-id:r8"},
 		"an unknown destination":    {login + "SEND\ndestination:/nothing/q\n\nx\x00", "ERROR"},
 		"an ACK of nothing":         {login + "ACK\nid:1-1\n\n\x00", "ERROR"},
+		"an ACK of number 0":        {login + subscribed + "ACK\nid:0-0\n\n\x00", "Message not found"},
+		"an ACK of sequence 0":      {login + subscribed + "ACK\nid:1-0\n\n\x00", "Message not found"},
+		"an ACK of the future":      {login + subscribed + "ACK\nid:1-18446744073709551615\n\n\x00", "Message not found"},
+		"an ACK out of numbers":     {login + subscribed + "NACK\nid:1-99999999999999999999\n\n\x00", "Message not found"},
+		"an ACK of a negative":      {login + subscribed + "ACK\nid:-1--1\n\n\x00", "Message not found"},
+		"an ACK of no id":           {login + subscribed + "ACK\nid:\n\n\x00", "Message not found"},
+		"1001 subscriptions":        {login + numbered(1001, "SUBSCRIBE\nid:%d\ndestination:/topic/t\n\n\x00"), "Too many subscriptions"},
+		"65 transactions":           {login + numbered(65, "BEGIN\ntransaction:%d\n\n\x00"), "Too many transactions"},
+		"a large transaction":       {login + open + strings.Repeat("SEND\ntransaction:t\ndestination:/queue/q\n\n"+long+"\x00", 17), "too large"},
+		"a long transaction":        {login + open + strings.Repeat("SEND\ntransaction:t\ndestination:/queue/q\n\nx\x00", 10_001), "Transaction too large"},
 		"a COMMIT of nothing":       {login + "COMMIT\ntransaction:t\n\n\x00", "ERROR"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -128,6 +140,15 @@ func (a *stompAbused) refuses(t *testing.T) {
 			}
 		})
 	}
+}
+
+// numbered repeats a frame with numbers from 1 on.
+func numbered(n int, frame string) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, frame, i+1)
+	}
+	return b.String()
 }
 
 // TestSTOMPMutatedFramesAreAnswered changes good frames at random places. What
