@@ -8,6 +8,8 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -47,8 +49,8 @@ func (l *pipeListener) Accept() (net.Conn, error) {
 func (l *pipeListener) Close() error   { close(l.closed); return nil }
 func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1883} }
 
-// scripts are conversations with a whole server on a whole core, in fake time. By
-// name, each is a list of lines:
+// TestScripts holds the conversations in testdata with a whole server on a whole
+// core, in fake time. Each begins with "== NAME" and is a list of lines:
 //
 //	a> PACKET        client a sends a packet; see encode. The first dials
 //	a> HEX 10 0c     bytes as they are
@@ -68,12 +70,24 @@ func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0
 //	queue NAME N     the queue holds so many messages; "none": there is no such queue
 //	purge QUEUE
 //	declare QUEUE
-type scripts map[string]string
-
-func (s scripts) run(t *testing.T) {
-	for name, script := range s {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { runScript(t, script) })
+func TestScripts(t *testing.T) {
+	paths, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no scripts: %v", err)
+	}
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".txt"), func(t *testing.T) {
+			for script := range strings.SplitSeq("\n"+string(text), "\n== ") {
+				if name, lines, ok := strings.Cut(script, "\n"); ok && name != "" {
+					t.Run(name, func(t *testing.T) {
+						synctest.Test(t, func(t *testing.T) { runScript(t, lines) })
+					})
+				}
+			}
 		})
 	}
 }
