@@ -17,6 +17,8 @@
 //   - LEASEMQ_PYTHON_OLD: interpreter with an old boto3 (/usr/bin/python3)
 //   - LEASEMQ_PYTHON_NEW: interpreter with a new boto3 (.cache/venv/bin/python)
 //   - LEASEMQ_PYTHON_STOMP: interpreter with stomp.py (/usr/bin/python3)
+//   - LEASEMQ_PYTHON_MQTT: interpreter with paho-mqtt (/usr/bin/python3)
+//   - LEASEMQ_MOSQUITTO_PUB, _SUB, _RR: clients of Mosquitto (mosquitto_pub, ...)
 //   - LEASEMQ_RUBY: interpreter with the gem stomp (/usr/bin/ruby)
 //   - LEASEMQ_AWS: the AWS CLI (.cache/venv/bin/aws)
 //   - LEASEMQ_NODE: Node.js (node); packages from node_modules of the module

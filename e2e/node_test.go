@@ -61,6 +61,8 @@ type node struct {
 	sqs    string // address of the SQS listener
 	stomp  string // address of the STOMP listener
 	ws     string // address of the listener for STOMP over WebSocket
+	mqtt   string // address of the MQTT listener
+	mqttWS string // address of the listener for MQTT over WebSocket
 	admin  string // address of the admin listener
 	log    *logBuffer
 	exited chan struct{}
@@ -74,8 +76,8 @@ func startNode(t *testing.T, args ...string) *node {
 	ports := filepath.Join(t.TempDir(), "ports.json")
 	n := &node{t: t, log: new(logBuffer), exited: make(chan struct{})}
 	n.cmd = exec.Command(os.Getenv(brokerVariable), append([]string{
-		"serve", "--frontends", "sqs,stomp", "--sqs-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0",
-		"--stomp-listen", "127.0.0.1:0", "--stomp-ws-listen", "127.0.0.1:0",
+		"serve", "--frontends", "sqs,stomp,mqtt", "--sqs-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0",
+		"--stomp-listen", "127.0.0.1:0", "--stomp-ws-listen", "127.0.0.1:0", "--mqtt-listen", "127.0.0.1:0", "--mqtt-ws-listen", "127.0.0.1:0",
 		"--log-level", "warn", "--ports-file", ports,
 	}, args...)...)
 	n.cmd.Stdout, n.cmd.Stderr = n.log, n.log
@@ -101,7 +103,8 @@ func startNode(t *testing.T, args ...string) *node {
 		t.Fatalf("the broker did not come up: %v\n%s", err, n.log)
 	}
 	n.sqs, n.stomp, n.ws, n.admin = listeners["sqs"], listeners["stomp"], listeners["stomp_ws"], listeners["admin"]
-	if n.sqs == "" || n.stomp == "" || n.ws == "" || n.admin == "" {
+	n.mqtt, n.mqttWS = listeners["mqtt"], listeners["mqtt_ws"]
+	if n.sqs == "" || n.stomp == "" || n.ws == "" || n.mqtt == "" || n.mqttWS == "" || n.admin == "" {
 		t.Fatalf("the ports file does not name all listeners: %v", listeners)
 	}
 	return n

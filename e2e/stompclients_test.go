@@ -66,22 +66,39 @@ func TestSTOMPClientStompit(t *testing.T) {
 	runSTOMPScript(t, node, filepath.Join("testdata", "js", "stompit.mjs"))
 }
 
-// runSTOMPScript runs a client to its end and wants success. When it prints
-// RESTART, the broker is killed and started again, and a line is written back to
-// the client. STOMP_PORT and STOMP_WS are the broker of the beginning;
-// STOMP_RELAY_PORT and STOMP_RELAY_WS lead to the one of the moment.
+// wire is a protocol as a client sees it: where it is spoken over TCP and over
+// WebSocket.
+type wire struct {
+	name                string // that variables begin with
+	tcp, ws             func(n *node) string
+	directPath, relayed string // of WebSocket
+}
+
+func stompWire() wire {
+	return wire{"STOMP", func(n *node) string { return n.stomp }, func(n *node) string { return n.ws }, "/ws", "/stomp"}
+}
+
 func runSTOMPScript(t *testing.T, name string, args ...string) {
+	t.Helper()
+	runAcrossRestart(t, stompWire(), name, args...)
+}
+
+// runAcrossRestart runs a client to its end and wants success. When it prints
+// RESTART, the broker is killed and started again, and a line is written back to
+// the client. NAME_PORT and NAME_WS are the broker of the beginning;
+// NAME_RELAY_PORT and NAME_RELAY_WS lead to the one of the moment.
+func runAcrossRestart(t *testing.T, w wire, name string, args ...string) {
 	t.Helper()
 	data := t.TempDir()
 	n := startNode(t, "--data", data)
-	tcp, ws := newRelay(t, n.stomp), newRelay(t, n.ws)
-	_, port, _ := net.SplitHostPort(n.stomp)
+	tcp, ws := newRelay(t, w.tcp(n)), newRelay(t, w.ws(n))
+	_, port, _ := net.SplitHostPort(w.tcp(n))
 	_, relayPort, _ := net.SplitHostPort(tcp.address())
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Env = append(clientEnv(n), "STOMP_PORT="+port, "STOMP_RELAY_PORT="+relayPort,
-		"STOMP_WS=ws://"+n.ws+"/ws", "STOMP_RELAY_WS=ws://"+ws.address()+"/stomp")
+	cmd.Env = append(clientEnv(n), w.name+"_PORT="+port, w.name+"_RELAY_PORT="+relayPort,
+		w.name+"_WS=ws://"+w.ws(n)+w.directPath, w.name+"_RELAY_WS=ws://"+ws.address()+w.relayed)
 	cmd.WaitDelay = time.Second
 	var errors bytes.Buffer
 	cmd.Stderr = &errors
@@ -99,8 +116,8 @@ func runSTOMPScript(t *testing.T, name string, args ...string) {
 		if lines.Text() == "RESTART" {
 			n.kill()
 			n = startNode(t, "--data", data)
-			tcp.target.Store(n.stomp)
-			ws.target.Store(n.ws)
+			tcp.target.Store(w.tcp(n))
+			ws.target.Store(w.ws(n))
 			_, _ = io.WriteString(stdin, "\n") // it may have ended
 		}
 	}

@@ -1,0 +1,207 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/eclipse/paho.golang/autopaho"
+	"github.com/eclipse/paho.golang/autopaho/queue/memory"
+	"github.com/eclipse/paho.golang/paho"
+	mqtt3 "github.com/eclipse/paho.mqtt.golang"
+)
+
+// mqttTimeout bounds what a client of MQTT waits for.
+const mqttTimeout = 20 * time.Second
+
+// arrivals collects what a subscriber gets.
+type arrivals struct {
+	mu  sync.Mutex
+	got map[string][]string // bodies by topic
+}
+
+func (a *arrivals) add(topic, body string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.got == nil {
+		a.got = make(map[string][]string)
+	}
+	a.got[topic] = append(a.got[topic], body)
+}
+
+// await waits until each topic has that many different bodies, and returns all.
+func (a *arrivals) await(t *testing.T, topics []string, n int) map[string][]string {
+	t.Helper()
+	different := func(bodies []string) int {
+		return len(slices.Compact(slices.Sorted(slices.Values(bodies))))
+	}
+	err := eventually(mqttTimeout, func() (bool, error) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		for _, topic := range topics {
+			if different(a.got[topic]) < n {
+				return false, nil
+			}
+		}
+		return true, nil
+	})
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err != nil {
+		for _, topic := range topics {
+			t.Errorf("%s has %d of %d", topic, different(a.got[topic]), n)
+		}
+	}
+	return a.got
+}
+
+// check wants the bodies 0 to n-1 of each topic: in order, and those of QoS 2
+// once.
+func (a *arrivals) check(t *testing.T, topics []string, n int) {
+	t.Helper()
+	for topic, bodies := range a.await(t, topics, n) {
+		seen := 0
+		for _, body := range bodies {
+			switch i, err := strconv.Atoi(body); {
+			case err != nil || i > seen:
+				t.Fatalf("%s: %s came where %d is due", topic, body, seen)
+			case i == seen:
+				seen++
+			case strings.HasSuffix(topic, "2"):
+				t.Errorf("%s: %s came again", topic, body)
+			}
+		}
+	}
+}
+
+// TestMQTTClientGo3 has paho.mqtt.golang publish and receive while the broker is
+// killed and started again.
+func TestMQTTClientGo3(t *testing.T) {
+	t.Parallel()
+	for _, version := range []uint{3, 4} {
+		t.Run(fmt.Sprint(version), func(t *testing.T) {
+			t.Parallel()
+			w := newKilled(t)
+			dial := func(id string, received func(topic, body string)) mqtt3.Client {
+				o := mqtt3.NewClientOptions().AddBroker("tcp://" + w.relay.address()).SetClientID(id).SetCleanSession(false).
+					SetProtocolVersion(version).SetMaxReconnectInterval(100 * time.Millisecond).SetConnectRetryInterval(50 * time.Millisecond).
+					SetStore(mqtt3.NewMemoryStore()).SetDefaultPublishHandler(func(_ mqtt3.Client, m mqtt3.Message) { received(m.Topic(), string(m.Payload())) })
+				c := mqtt3.NewClient(o)
+				if token := c.Connect(); !token.WaitTimeout(mqttTimeout) || token.Error() != nil {
+					t.Fatalf("connect: %v", token.Error())
+				}
+				return c
+			}
+			var all arrivals
+			sub := dial("go-sub", all.add)
+			if token := sub.Subscribe("go/+", 2, nil); !token.WaitTimeout(mqttTimeout) || token.Error() != nil {
+				t.Fatalf("subscribe: %v", token.Error())
+			}
+			pub := dial("go-pub", func(string, string) {})
+			for i := range w.messages {
+				w.maybeKill(i)
+				var tokens []mqtt3.Token
+				for qos := byte(1); qos <= 2; qos++ {
+					tokens = append(tokens, pub.Publish(fmt.Sprintf("go/%d", qos), qos, false, strconv.Itoa(i)))
+				}
+				for _, token := range tokens {
+					if !token.WaitTimeout(mqttTimeout) || token.Error() != nil {
+						t.Fatalf("publish %d: %v", i, token.Error())
+					}
+				}
+			}
+			all.check(t, []string{"go/1", "go/2"}, w.messages)
+			pub.Disconnect(100)
+			sub.Disconnect(100)
+			w.n.alive()
+		})
+	}
+}
+
+// TestMQTTClientGo5 does the same with autopaho, which speaks MQTT 5.
+func TestMQTTClientGo5(t *testing.T) {
+	t.Parallel()
+	w := newKilled(t)
+	at, err := url.Parse("mqtt://" + w.relay.address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*mqttTimeout)
+	defer cancel()
+	dial := func(id string, received func(topic, body string)) *autopaho.ConnectionManager {
+		cm, err := autopaho.NewConnection(ctx, autopaho.ClientConfig{
+			ServerUrls: []*url.URL{at}, KeepAlive: 30, SessionExpiryInterval: 3600, Queue: memory.New(),
+			ReconnectBackoff: func(int) time.Duration { return 50 * time.Millisecond },
+			ClientConfig: paho.ClientConfig{
+				ClientID: id,
+				OnPublishReceived: []func(paho.PublishReceived) (bool, error){func(p paho.PublishReceived) (bool, error) {
+					received(p.Packet.Topic, string(p.Packet.Payload))
+					return true, nil
+				}},
+			},
+		})
+		if err == nil {
+			err = cm.AwaitConnection(ctx)
+		}
+		if err != nil {
+			t.Fatalf("connect: %v", err)
+		}
+		return cm
+	}
+	var all arrivals
+	sub := dial("go5-sub", all.add)
+	if _, err := sub.Subscribe(ctx, &paho.Subscribe{Subscriptions: []paho.SubscribeOptions{{Topic: "go5/+", QoS: 2}}}); err != nil {
+		t.Fatal(err)
+	}
+	pub := dial("go5-pub", func(string, string) {})
+	for i := range w.messages {
+		w.maybeKill(i)
+		for qos := byte(1); qos <= 2; qos++ {
+			if err := pub.PublishViaQueue(ctx, &autopaho.QueuePublish{Publish: &paho.Publish{
+				Topic: fmt.Sprintf("go5/%d", qos), QoS: qos, Payload: []byte(strconv.Itoa(i)),
+			}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Millisecond) // so that kills fall among them
+	}
+	all.check(t, []string{"go5/1", "go5/2"}, w.messages)
+	for _, cm := range []*autopaho.ConnectionManager{pub, sub} {
+		if err := cm.Disconnect(ctx); err != nil {
+			t.Error(err)
+		}
+	}
+	w.n.alive()
+}
+
+// killedBroker is a broker that is killed and started again behind a relay.
+type killedBroker struct {
+	t        *testing.T
+	data     string
+	n        *node
+	relay    *relay
+	messages int // to send
+}
+
+func newKilled(t *testing.T) *killedBroker {
+	k := &killedBroker{t: t, data: t.TempDir(), messages: 300}
+	k.n = startNode(t, "--data", k.data)
+	k.relay = newRelay(t, k.n.mqtt)
+	return k
+}
+
+// maybeKill kills the broker thrice.
+func (k *killedBroker) maybeKill(i int) {
+	if i%100 != 50 {
+		return
+	}
+	k.n.kill()
+	k.n = startNode(k.t, "--data", k.data)
+	k.relay.target.Store(k.n.mqtt)
+}
