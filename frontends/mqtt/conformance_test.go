@@ -12,40 +12,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/mochi-mqtt/server/v2/packets"
 
 	"github.com/leasemq/broker/core"
 	"github.com/leasemq/broker/frontends"
 	"github.com/leasemq/broker/frontends/frontendtest"
-	"github.com/leasemq/broker/storage"
 )
-
-func newEngine(t testing.TB) *core.Engine {
-	t.Helper()
-	db, boot, err := storage.Open(storage.Options{
-		Dir: "data", FS: vfs.NewMem(), Logger: quiet(), Profile: storage.Profile{MemTableBytes: 4 << 20, CacheBytes: 8 << 20},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := core.Open(core.Options{Store: db, Committer: db, Boot: boot, Logger: quiet()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := errors.Join(e.Close(), db.Close()); err != nil {
-			t.Error(err)
-		}
-	})
-	return e
-}
 
 // listenAndServe serves a fresh core on a free port until the test ends.
 func listenAndServe(t testing.TB, o Options, serve func(*Server, context.Context, net.Listener) error) (address string, s *Server) {
 	t.Helper()
 	o.Logger = quiet()
-	s, err := New(newEngine(t), o)
+	s, err := New(frontendtest.NewEngine(t), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,8 +49,7 @@ func TestConformance(t *testing.T) { frontendtest.Run(t, wireAdapter{}) }
 
 type wireAdapter struct{}
 
-func (wireAdapter) Engine(t testing.TB) *core.Engine {
-	e := newEngine(t)
+func (wireAdapter) Frontend(t testing.TB, e *core.Engine) frontends.Frontend {
 	c := e.Client(core.Principal{})
 	for _, name := range []string{"conformance", "conformance-kept"} {
 		if _, _, err := c.Declare(t.Context(), name, core.DefaultQueueConfig(core.KindStandard)); err != nil {
@@ -82,10 +59,6 @@ func (wireAdapter) Engine(t testing.TB) *core.Engine {
 			t.Fatal(err)
 		}
 	}
-	return e
-}
-
-func (wireAdapter) Frontend(t testing.TB, e *core.Engine) frontends.Frontend {
 	s, err := New(e, Options{Logger: quiet(), PacketBytesMax: 1<<20 + 20})
 	if err != nil {
 		t.Fatal(err)
