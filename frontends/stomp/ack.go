@@ -82,11 +82,10 @@ func (c *conn) acknowledge(f *frame.Frame) *fault {
 		return fail("Message not found", "%s names a message that was never delivered on this connection.", f.Command)
 	}
 	if tx != nil {
-		bad = tx.reserveLocked(s, seq, action)
-		c.mu.Unlock()
-		if bad == nil {
-			c.receiptNow(f)
+		if bad = tx.reserveLocked(s, seq, action); bad == nil {
+			c.receiptLocked(f) // before a message that there is credit for now
 		}
+		c.mu.Unlock()
 		return bad
 	}
 	batch := s.takeLocked(seq, action)

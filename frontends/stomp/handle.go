@@ -33,8 +33,15 @@ func (c *conn) handle(f *frame.Frame) *fault {
 
 // receiptNow answers a frame that is done with.
 func (c *conn) receiptNow(f *frame.Frame) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.receiptLocked(f)
+}
+
+func (c *conn) receiptLocked(f *frame.Frame) {
 	if r := f.Get("receipt"); r != "" {
-		c.answerNow(answer{receipt: r})
+		c.answers.push(answer{receipt: r, done: true})
+		c.tellLocked()
 	}
 }
 
