@@ -45,8 +45,10 @@ func newSubs() []*yard {
 		return c
 	}
 	return []*yard{
-		{name: "sub", cfg: config(core.KindStandard)}, {name: "sub2", cfg: config(core.KindStandard)},
-		{name: "sub.fifo", cfg: config(core.KindFIFO)}, {name: "sub.priority", cfg: config(core.KindPriority)},
+		{name: "sub", cfg: config(core.KindStandard)},
+		{name: "sub2", cfg: config(core.KindStandard)},
+		{name: "sub.fifo", cfg: config(core.KindFIFO)},
+		{name: "sub.priority", cfg: config(core.KindPriority)},
 	}
 }
 
