@@ -131,7 +131,8 @@ func (c *conn) published(n uint64, id uint16, results []core.TopicResult, err er
 		c.endLocked(endLost, reasonOf(err), "") // never acknowledged
 		c.calledLocked()
 		return
-	case len(results) > 0 && results[0].Full > 0:
+	case len(results) > 0 && (results[0].Full > 0 || results[0].TooLarge > 0 && c.version == wire.V5):
+		// Before MQTT 5, what is too large would be sent again for ever.
 		r = wire.QuotaExceeded
 	case len(results) > 0 && results[0].Matched == 0:
 		r = wire.NoMatchingSubscriber
