@@ -73,6 +73,16 @@ const StateSession StateFlags = 1 << 0
 // Pos is the position of a committed Change in the order of commits.
 type Pos uint64
 
+// LogPosition says where a node's state stands in the replicated log: what was
+// applied last. The zero value stands before the first record.
+type LogPosition struct {
+	Generation uint32   // of the log
+	Epoch      uint32   // of the newest valid epoch record
+	Seq        uint64   // of the newest record that was looked at
+	Hash       [16]byte // of the newest valid record: the next one names it
+	Time       int64    // the highest log time so far, milliseconds since the epoch
+}
+
 // Committer makes Changes durable. Alone it is storage; in a cluster it is the
 // member that appends to the replicated log.
 type Committer interface {

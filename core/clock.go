@@ -31,7 +31,7 @@ type clock struct {
 
 func newClock(lastTime int64, log *slog.Logger) *clock {
 	now := time.Now()
-	return &clock{log: log, start: now, base: max(now.UnixMilli(), lastTime), asleep: sleptSinceBoot()}
+	return &clock{log: log, start: now, base: max(now.UnixMilli(), lastTime), asleep: Suspended()}
 }
 
 // now returns milliseconds since the epoch.
@@ -51,7 +51,7 @@ func (c *clock) now() int64 {
 // the last sample. A machine that slept has really aged by that time: it counts
 // as run.
 func (c *clock) slewLocked(wall time.Time, run time.Duration) {
-	if s := sleptSinceBoot(); s > c.asleep+clockSample {
+	if s := Suspended(); s > c.asleep+clockSample {
 		c.offset += (s - c.asleep).Milliseconds()
 		c.asleep = s
 	}

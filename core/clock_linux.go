@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sleptSinceBoot returns how long the machine has been suspended since it was
+// Suspended returns how long the machine has been suspended since it was
 // booted.
-func sleptSinceBoot() time.Duration {
+func Suspended() time.Duration {
 	var boot, mono unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &boot) != nil || unix.ClockGettime(unix.CLOCK_MONOTONIC, &mono) != nil {
 		return 0

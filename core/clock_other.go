@@ -4,5 +4,5 @@ package core
 
 import "time"
 
-// sleptSinceBoot is not known here: a suspended machine's clock is slewed.
-func sleptSinceBoot() time.Duration { return 0 }
+// Suspended is 0, since it is not known here: a suspended machine's clock is slewed.
+func Suspended() time.Duration { return 0 }

@@ -16,7 +16,11 @@ import (
 // failure, and after Close, done gets an error that wraps core.ErrStopped.
 func (d *DB) Submit(c *core.Change, done func(pos core.Pos, err error)) {
 	item := pending{done: done}
-	if !d.pipe.isStopped() {
+	switch {
+	case d.opts.Replicated:
+		// It would be in this copy alone.
+		d.fail(fmt.Errorf("submit: %w", ErrReplicated))
+	case !d.pipe.isStopped():
 		var err error
 		if item.batch, item.pos, err = d.encode(c); err != nil {
 			d.fail(fmt.Errorf("encode change: %w", err))
@@ -286,14 +290,7 @@ func (s *intervalSync) sync() {
 	s.mu.Lock()
 	s.armed = false
 	s.mu.Unlock()
-	if s.db.pauseWrites() != nil {
-		return
-	}
-	defer s.db.resumeWrites()
-	// A record without data is not stored, and syncs all that was written before.
-	if err := s.db.pebble.LogData(nil, pebble.Sync); err != nil {
-		s.db.fail(err)
-	}
+	_ = s.db.syncLog() // a failure stops the database
 }
 
 // close ends the syncs; what is not synced yet is left to the caller.

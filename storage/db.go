@@ -23,13 +23,15 @@ var (
 	ErrNewerFormat = errors.New("database was written by a newer version")
 	ErrOlderFormat = errors.New("database was written before the first release")
 	ErrForeign     = errors.New("directory holds a database of another program")
+	ErrReplicated  = errors.New("database is fed from a replicated log")
+	ErrAlone       = errors.New("database is not fed from a replicated log")
 )
 
 // termMax is the last term that fits the 24 bits of a sequence.
 const termMax = 1<<24 - 1
 
 // DB is the state of one node. It implements core.Store and core.Committer; all
-// methods but Submit and Close may be called from any goroutine.
+// methods but Submit, Apply and Close may be called from any goroutine.
 type DB struct {
 	opts      Options
 	log       *slog.Logger
@@ -51,6 +53,8 @@ type DB struct {
 	pos          core.Pos
 	batchOptions []pebble.BatchOption
 
+	applied applied // what came from the log
+
 	// writing is held, by a value in it, over each write to Pebble's log.
 	writing chan struct{}
 
@@ -70,8 +74,8 @@ var (
 
 // Open opens the database in o.Dir, or makes one. When it returns, the term of
 // Boot is durable, and until Close the database counts as not cleanly closed.
-// Errors wrap ErrLocked, ErrNewerFormat, ErrOlderFormat, ErrForeign or core.ErrCorrupt where
-// that is the reason.
+// Errors wrap ErrLocked, ErrNewerFormat, ErrOlderFormat, ErrForeign,
+// ErrReplicated, ErrAlone or core.ErrCorrupt where that is the reason.
 func Open(o Options) (*DB, core.Boot, error) {
 	o = o.withDefaults()
 	if err := o.check(); err != nil {
@@ -212,6 +216,9 @@ func (d *DB) boot() (core.Boot, error) {
 	}
 	if term >= termMax {
 		return core.Boot{}, fmt.Errorf("all %d terms are used up: dump the queues into a new database", termMax)
+	}
+	if err := d.checkOrigin(last); err != nil {
+		return core.Boot{}, err
 	}
 	d.pos, boot.LastTime, boot.Term = last.pos, last.time, term+1
 

@@ -13,6 +13,9 @@
 //     SyncCommit none reports success before the batch is fsynced.
 //   - After the first failure nothing is reported as committed, and nothing more
 //     reaches the log: the log stays as it was when it failed.
+//   - A replicated database takes Changes from the log alone ([DB.Apply]), each
+//     batch with its position there. It waits for no fsync: what a crash takes is
+//     in the log. What is left is a prefix.
 //   - A read has a lower and an upper bound, so that it never walks through the
 //     tombstones of what lies before or behind.
 //   - Nothing runs while nothing is written, but for Pebble's own scheduler.

@@ -31,6 +31,7 @@ const (
 // Defaults of Options.
 const (
 	SyncIntervalDefault    = 10 * time.Millisecond
+	SyncIntervalReplicated = time.Second
 	FreeBytesMinDefault    = 5 << 30
 	FreeFractionMinDefault = 0.05
 )
@@ -131,6 +132,12 @@ type Options struct {
 
 	Profile Profile // zero fields: ProfileDefault's
 
+	// Replicated makes the database one that is fed from the replicated log, by
+	// Apply: Submit refuses, and the log of Pebble is fsynced in the background,
+	// each SyncInterval (0: SyncIntervalReplicated). A database is one or the
+	// other for good. Sync is not looked at.
+	Replicated bool
+
 	Logger *slog.Logger // nil: slog.Default
 
 	// OnDisk is called when free space falls below the watermark (full) and when
@@ -157,6 +164,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Dir == "" && o.Memory {
 		o.Dir = "memory"
+	}
+	if o.Replicated {
+		o.Sync, o.SyncInterval = SyncInterval, cmp.Or(o.SyncInterval, SyncIntervalReplicated)
 	}
 	o.SyncInterval = cmp.Or(o.SyncInterval, SyncIntervalDefault)
 	p, d := &o.Profile, ProfileDefault()

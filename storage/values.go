@@ -24,7 +24,9 @@ const (
 	formatVersion   = 1
 	termVersion     = 1
 	positionVersion = 1
-	cleanVersion    = 1
+	// positionVersionLog is that of a database that is fed from the log.
+	positionVersionLog = 2
+	cleanVersion       = 1
 )
 
 // stateBytesMax bounds an encoded state record.
@@ -69,18 +71,36 @@ func decodeName(v []byte) (core.QID, error) {
 type position struct {
 	pos  core.Pos
 	time int64 // of the Change, milliseconds since the epoch
+	// log is set when the batch came from the replicated log; pos and time are
+	// its sequence and time then.
+	log *core.LogPosition
 }
 
 func (p position) append(b []byte) []byte {
-	b = binary.BigEndian.AppendUint64(append(b, positionVersion), uint64(p.pos))
-	return binary.BigEndian.AppendUint64(b, uint64(p.time))
+	version := byte(positionVersion)
+	if p.log != nil {
+		version = positionVersionLog
+	}
+	b = binary.BigEndian.AppendUint64(append(b, version), uint64(p.pos))
+	b = binary.BigEndian.AppendUint64(b, uint64(p.time))
+	if p.log != nil {
+		b = binary.BigEndian.AppendUint32(b, p.log.Generation)
+		b = binary.BigEndian.AppendUint32(b, p.log.Epoch)
+		b = append(b, p.log.Hash[:]...)
+	}
+	return b
 }
 
 func decodePosition(v []byte) (position, error) {
 	f := fields{b: v}
 	version := f.byte()
 	p := position{pos: core.Pos(f.uint64()), time: int64(f.uint64())}
-	return p, f.end("position record", version, positionVersion)
+	if version != positionVersionLog {
+		return p, f.end("position record", version, positionVersion)
+	}
+	p.log = &core.LogPosition{Seq: uint64(p.pos), Time: p.time, Generation: f.uint32(), Epoch: f.uint32()}
+	copy(p.log.Hash[:], f.take(len(p.log.Hash)))
+	return p, f.end("position record", version, positionVersionLog)
 }
 
 func appendNumber(b []byte, version byte, n uint32) []byte {
