@@ -42,6 +42,7 @@ deps: ## install what the tests need (Debian, Ubuntu): compiler, Node.js, Python
 test: deps lint ## run everything that a change must pass
 	.ci/with-clients $(GO) test -race -timeout 15m ./...
 	$(GO) test -count=1 -timeout 10m -run '^(TestModel|TestCrashModel)$$' ./core
+	$(GO) test -count=1 -timeout 10m -run '^TestSimulatedHistories$$' ./cluster -sim.seeds 100000
 
 .PHONY: bench
 bench: build ## measure this machine: core alone, then SQS over HTTP
