@@ -18,7 +18,7 @@ func (m *Member) lead(ctx context.Context, l *Lease) error {
 	leading, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	returned := make(chan error, 1)
 	go func() { returned <- m.o.Lead(leading, l) }()
-	ended := m.keepLeaderAway(leading)
+	ended := m.keepLeaderAway(leading, l)
 	defer func() {
 		cancel()
 		ended()
@@ -225,9 +225,9 @@ func (m *Member) vacate(l *Lease, body Epoch) error {
 			continue
 		case last == nil && l.idle():
 			last = &pending{time: time.Now().UnixMilli()}
-			l.sending.Lock()
+			l.sending.lock()
 			sent := l.send(KindEpoch, body.append(nil), last)
-			l.sending.Unlock()
+			l.sending.unlock()
 			if !sent {
 				return l.over()
 			}
@@ -240,9 +240,10 @@ func (m *Member) vacate(l *Lease, body Epoch) error {
 	}
 }
 
-// keepLeaderAway asks the log from time to time to have its leader on another
-// node, if it can. The function that it returns waits until that has ended.
-func (m *Member) keepLeaderAway(ctx context.Context) (wait func()) {
+// keepLeaderAway looks from time to time where the leader of the log is, and
+// moves it to another node. The function that it returns waits until that has
+// ended.
+func (m *Member) keepLeaderAway(ctx context.Context, l *Lease) (wait func()) {
 	mover, ok := m.o.Log.(LeaderMover)
 	if !ok {
 		return func() {}
@@ -251,11 +252,30 @@ func (m *Member) keepLeaderAway(ctx context.Context) (wait func()) {
 	go func() {
 		defer close(ended)
 		for ctx.Err() == nil {
-			if err := mover.MoveLeader(ctx); err != nil && ctx.Err() == nil {
-				m.log.Info("leader of the log stays on this node", "error", err)
+			here, err := mover.LeaderHere(ctx)
+			if here {
+				err = m.moveLeader(ctx, l, mover)
+			}
+			if err != nil && ctx.Err() == nil {
+				m.log.Info("leader of the log may stay on this node", "error", err)
 			}
 			m.pause(ctx, moveLeaderEvery)
 		}
 	}()
 	return func() { <-ended }
+}
+
+// moveLeader moves the leader of the log while nothing is under way: a record
+// that is refused would end the lease.
+func (m *Member) moveLeader(ctx context.Context, l *Lease, mover LeaderMover) error {
+	ctx, cancel := context.WithTimeout(ctx, m.o.Lease/moveLeaderLease)
+	defer cancel()
+	l.sending.lock()
+	defer l.sending.unlock()
+	for !l.idle() {
+		if m.pause(ctx, time.Millisecond); ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	return mover.MoveLeader(ctx)
 }

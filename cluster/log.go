@@ -51,9 +51,13 @@ type Log interface {
 	Trim(ctx context.Context, seq uint64) error
 }
 
-// LeaderMover is a Log that can move its leader away from this node, where a
-// loss of the node would take both.
+// LeaderMover is a Log that can move its leader away from this node: a loss of
+// the node would take both, and a new leader takes long to be found.
 type LeaderMover interface {
+	// LeaderHere tells whether the leader is on this node.
+	LeaderHere(ctx context.Context) (bool, error)
+	// MoveLeader moves it, and returns when it is elsewhere. What is appended
+	// meanwhile may be refused.
 	MoveLeader(ctx context.Context) error
 }
 

@@ -30,6 +30,7 @@ const (
 	silencePerMille = 1000 // so long without a valid record, and a standby takes over
 	heartbeatsLease = 5    // an idle primary sends so many in a lease
 	jitterLease     = 8    // ranks are this fraction of a lease apart
+	moveLeaderLease = 4    // a move of the log's leader may take this fraction
 	retryLease      = 8    // and so are tries of what did not work
 )
 

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -273,6 +274,59 @@ func TestLeadThatFailsEndsTheMember(t *testing.T) {
 		w.start(n, 0, func(context.Context, *cluster.Lease) error { return broken })
 		if err := <-n.exited; !errors.Is(err, broken) {
 			t.Errorf("ended with %v", err)
+		}
+	})
+}
+
+// movingLog has its leader on this node at first.
+type movingLog struct {
+	cluster.Log
+	flying atomic.Int32
+	moved  atomic.Int32
+}
+
+func (l *movingLog) Append(prev uint64, data []byte, done func(uint64, error)) {
+	l.flying.Add(1)
+	l.Log.Append(prev, data, func(seq uint64, err error) {
+		l.flying.Add(-1)
+		done(seq, err)
+	})
+}
+
+func (l *movingLog) LeaderHere(context.Context) (bool, error) { return l.moved.Load() == 0, nil }
+
+func (l *movingLog) MoveLeader(context.Context) error {
+	l.moved.Add(1 + 100*l.flying.Load())
+	time.Sleep(testLease / 20)
+	l.moved.Add(100 * l.flying.Load())
+	return nil
+}
+
+func TestLeaderOfTheLogIsMovedWhenNothingIsUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate := &clustertest.Gate{}
+		log := &movingLog{Log: clustertest.NewServer(rand.New(rand.NewPCG(1, 1)), testLease).Connect(gate, clustertest.Faults{})}
+		done := errors.New("done")
+		m, err := cluster.New(cluster.Options{
+			Node: "n", Log: log, Store: clustertest.NewStore(gate, func(core.LogPosition, uint64) {}),
+			Lease: testLease, Logger: slog.New(slog.DiscardHandler),
+			Lead: func(_ context.Context, l *cluster.Lease) error {
+				for range 100 {
+					if _, err := submit(l, putRecord("k", "v")); err != nil {
+						return err
+					}
+				}
+				return done
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := m.Run(t.Context()); !errors.Is(err, done) {
+			t.Error(err)
+		}
+		if n := log.moved.Load(); n != 1 {
+			t.Errorf("moved %d times, with %d under way", n%100, n/100)
 		}
 	})
 }

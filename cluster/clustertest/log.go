@@ -50,7 +50,8 @@ type Conn struct {
 	cut     time.Time // until then nothing gets through
 	holding bool      // requests are held until somebody else takes over
 	held    []*request
-	arrived time.Time // of the newest request: they keep their order
+	arrived time.Time  // of the newest request
+	coming  []*request // on their way: they keep their order
 }
 
 type request struct {
@@ -281,7 +282,14 @@ func (c *Conn) send(r *request) {
 		at = c.arrived.Add(time.Nanosecond)
 	}
 	c.arrived = at
-	time.AfterFunc(at.Sub(r.sent), func() { c.arrive(r) })
+	c.coming = append(c.coming, r)
+	time.AfterFunc(at.Sub(r.sent), func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		next := c.coming[0]
+		c.coming = c.coming[1:]
+		c.arriveLocked(next)
+	})
 }
 
 // giveUpLocked answers r when nothing else has for long.
@@ -290,9 +298,13 @@ func (c *Conn) giveUpLocked(r *request) {
 }
 
 func (c *Conn) arrive(r *request) {
+	c.server.mu.Lock()
+	defer c.server.mu.Unlock()
+	c.arriveLocked(r)
+}
+
+func (c *Conn) arriveLocked(r *request) {
 	s := c.server
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	now := time.Now()
 	until := c.cut
 	if s.electing.After(until) {
