@@ -2,6 +2,7 @@ package jetstream
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,7 +13,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/nats-io/nuid"
 
 	"github.com/leasemq/broker/cluster"
 )
@@ -108,7 +108,7 @@ func (l *Log) AppendAtomic(ctx context.Context, prev uint64, records [][]byte) (
 		err error
 	}
 	got := make(chan answer, 1)
-	batch := nuid.Next()
+	batch := rand.Text()
 	for i, data := range records {
 		m := &nats.Msg{Subject: l.subject, Data: data, Header: nats.Header{
 			headerBatch: {batch}, headerBatchSeq: {strconv.Itoa(i + 1)},
