@@ -62,6 +62,9 @@ func runs(n int) int {
 func TestSimulatedHistories(t *testing.T) {
 	s := clustertest.Sim{Seed: 1, Tune: parts, Seen: map[string]int{}}
 	n := runs(10_000)
+	if os.Getenv("LEASEMQ_SOAK") != "" {
+		s.Troubles = 8
+	}
 	if *simSeed != 0 {
 		n, s.Seed, s.Verbose = 1, *simSeed, os.Stderr
 	}
