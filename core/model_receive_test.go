@@ -214,8 +214,12 @@ func (r *rig) movable(to *mQueue, s *core.Stored) *mMessage {
 		func(m *mMessage) bool { hop := r.dlqOf(m.q); return hop != nil && hop.name == s.DeadLetter.Source },
 		func(*mMessage) bool { return true },
 	}
+	// One that was dead-lettered before says since when; another was since the last look.
+	known := func(m *mMessage) bool {
+		return m.dead.FirstAt == s.DeadLetter.FirstAt || m.dead.FirstAt == 0 && s.DeadLetter.FirstAt >= r.lookedAt
+	}
 	for _, fit := range fits {
-		if i := slices.IndexFunc(r.byID[s.ID], fit); i >= 0 {
+		if i := slices.IndexFunc(r.byID[s.ID], func(m *mMessage) bool { return known(m) && fit(m) }); i >= 0 {
 			return r.byID[s.ID][i]
 		}
 	}
