@@ -52,6 +52,8 @@ type conn struct {
 	entry       *entry // nil: not logged in
 	id          string // the client identifier
 	key         string // the same in names
+	inName      string // prefix of the records of packet identifiers that were received
+	outName     string // and of those that await PUBCOMP
 	from        string // who publishes, for the core
 	principal   string
 	stored      bool          // the session outlives the connection
@@ -69,6 +71,7 @@ type conn struct {
 	topics  map[string]string
 	aliases []string         // those that the client has given
 	settles []*source        // those with something in acked
+	steps   []step           // of QoS 2, to be stored
 	noWill  bool             // the client has left in peace
 	final   *wire.Disconnect // what it said
 

@@ -124,6 +124,7 @@ func (c *conn) identify(in *wire.Connect, ack *wire.Connack) *wire.Error {
 	}
 	c.key = state.Key(c.id)
 	c.from = "mqtt:" + c.id
+	c.inName, c.outName = state.In(c.key), state.Out(c.key)
 	return nil
 }
 

@@ -1,10 +1,7 @@
 package mqtt
 
 import (
-	"encoding/binary"
-
 	"github.com/leasemq/broker/core"
-	"github.com/leasemq/broker/frontends/mqtt/state"
 	"github.com/leasemq/broker/frontends/mqtt/wire"
 )
 
@@ -99,16 +96,6 @@ func (c *conn) done(f flight, r wire.Reason) {
 	}
 }
 
-// flush does what was put off until nothing more is there to read.
-func (c *conn) flush() {
-	for i, s := range c.settles {
-		s.settle(s.acked)
-		s.acked = s.acked[:0]
-		c.settles[i] = nil
-	}
-	c.settles = c.settles[:0]
-}
-
 // pubrec takes that a message of QoS 2 has come. PUBREL is written when that is
 // durable.
 func (c *conn) pubrec(a wire.Ack) error {
@@ -145,47 +132,23 @@ func (c *conn) pubrec(a wire.Ack) error {
 	f.state = flightReceived
 	c.flights[a.ID] = f
 	c.mu.Unlock()
-	return c.received2(a.ID, f)
-}
-
-// received2 settles a message of QoS 2 and notes that PUBCOMP is to come.
-func (c *conn) received2(id uint16, f flight) error {
-	settled := core.Settlement{Receipt: f.receipt, Action: core.SettleDelete}
-	released := func(err error) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		defer c.calledLocked()
-		if err != nil {
-			c.endLocked(endLost, reasonOf(err), "")
-			return
-		}
-		f.state = flightReleased
-		c.flights[id] = f
-		c.putLocked(wire.AppendAck(c.beginLocked(), c.version, wire.PUBREL, id, wire.Success))
-	}
-	c.expectCall()
-	if !f.stored {
-		err := c.client.SettleAsync(f.source.queue, []core.Settlement{settled}, func(_ []error, err error) { released(err) })
-		if err != nil {
-			released(nil) // the queue has gone, and all that was in it
-		}
+	if f.stored {
+		c.putOff(step{kind: wire.PUBREC, id: a.ID, flight: f})
 		return nil
 	}
-	order := binary.BigEndian.AppendUint64(nil, uint64(f.receipt.Ref.Seq))
-	tx := c.client.Begin()
-	_ = tx.PutRecord(state.WithID(state.Out(c.key), id), order) // the name and the value are short
-	_ = tx.Settle(f.source.queue, settled)                      // the action is one
-	err := tx.CommitAsync(func(_ []core.Published, err error) { released(err) })
-	if err != nil {
-		// The message has gone meanwhile. What is to come remains.
-		tx = c.client.Begin()
-		_ = tx.PutRecord(state.WithID(state.Out(c.key), id), order)
-		if err = tx.CommitAsync(func(_ []core.Published, err error) { released(err) }); err != nil {
-			c.called()
-			return coreError(err)
-		}
-	}
+	c.release(a.ID, f)
 	return nil
+}
+
+// release settles a message of QoS 2 of which nothing is stored. PUBREL follows.
+func (c *conn) release(id uint16, f flight) {
+	c.expectCall()
+	settled := []core.Settlement{{Receipt: f.receipt, Action: core.SettleDelete}}
+	steps := []step{{kind: wire.PUBREC, id: id, flight: f}}
+	err := c.client.SettleAsync(f.source.queue, settled, func(_ []error, err error) { c.taken(steps, err) })
+	if err != nil {
+		c.taken(steps, nil) // the queue has gone, and all that was in it
+	}
 }
 
 // pubcomp ends a delivery with QoS 2. Nobody waits for its record to go.
@@ -201,15 +164,8 @@ func (c *conn) pubcomp(id uint16) error {
 		c.wakeSourcesLocked()
 	}
 	c.mu.Unlock()
-	if !ok || !f.stored {
-		return nil
-	}
-	tx := c.client.Begin()
-	_ = tx.DropRecord(state.WithID(state.Out(c.key), id))
-	c.expectCall()
-	if err := tx.CommitAsync(func([]core.Published, error) { c.called() }); err != nil {
-		c.called()
-		return coreError(err)
+	if ok && f.stored {
+		c.putOff(step{kind: wire.PUBCOMP, id: id})
 	}
 	return nil
 }

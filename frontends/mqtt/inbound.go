@@ -103,10 +103,13 @@ func (c *conn) publish0(topic string, p *wire.Publish) error {
 // identifier, so that a repetition is told from a new message after a crash, too.
 func (c *conn) publish2(n uint64, topic string, p *wire.Publish) error {
 	id := p.ID
+	if c.releasing(id) {
+		c.flush() // it is used again
+	}
 	tx := c.client.Begin()
 	err := tx.PublishTopic(c.message(topic, p))
 	if err == nil {
-		err = tx.PutRecord(state.WithID(state.In(c.key), id), nil)
+		err = tx.PutRecord(state.WithID(c.inName, id), nil)
 	}
 	if err == nil {
 		c.expectCall()
@@ -161,7 +164,7 @@ func (c *conn) takeBack(n uint64, id uint16, r wire.Reason) {
 	defer c.called()
 	if c.stored {
 		tx := c.client.Begin()
-		_ = tx.DropRecord(state.WithID(state.In(c.key), id))
+		_ = tx.DropRecord(state.WithID(c.inName, id))
 		if _, err := tx.Commit(c.ctx); err != nil {
 			c.end(endLost, reasonOf(err), "")
 			return
@@ -205,22 +208,8 @@ func (c *conn) pubrel(id uint16) {
 	}
 	c.mu.Lock()
 	n := c.answers.push(answer{kind: wire.PUBCOMP, id: id, counted: counted})
-	c.pending++
 	c.mu.Unlock()
-	tx := c.client.Begin()
-	_ = tx.DropRecord(state.WithID(state.In(c.key), id)) // the name is short
-	err := tx.CommitAsync(func(_ []core.Published, err error) {
-		if err == nil {
-			c.settleAnswer(n, wire.Success)
-		} else {
-			c.end(endLost, reasonOf(err), "")
-		}
-		c.called()
-	})
-	if err != nil {
-		c.called()
-		c.end(endLost, reasonOf(err), "")
-	}
+	c.putOff(step{kind: wire.PUBREL, id: id, answer: n})
 }
 
 // topicOf returns the topic of p, which may be one that its alias stands for.

@@ -21,33 +21,11 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/leasemq/broker/core"
+	"github.com/leasemq/broker/frontends/frontendtest"
 	"github.com/leasemq/broker/storage"
 )
 
 func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
-
-// pipeListener accepts the far ends of pipes, so that a server lives within a
-// synctest bubble.
-type pipeListener struct {
-	conns  chan net.Conn
-	closed chan struct{}
-}
-
-func newPipeListener() *pipeListener {
-	return &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
-}
-
-func (l *pipeListener) Accept() (net.Conn, error) {
-	select {
-	case c := <-l.conns:
-		return c, nil
-	case <-l.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (l *pipeListener) Close() error   { close(l.closed); return nil }
-func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1883} }
 
 // TestScripts holds the conversations in testdata with a whole server on a whole
 // core, in fake time. Each begins with "== NAME" and is a list of lines:
@@ -125,7 +103,7 @@ type world struct {
 	client  *core.Client
 	options Options
 	server  *Server
-	ln      *pipeListener
+	ln      *frontendtest.PipeListener
 	cancel  context.CancelFunc
 	served  chan error
 	peers   map[string]*scriptPeer
@@ -150,7 +128,7 @@ func (w *world) open() {
 		w.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	w.ln, w.cancel, w.served = newPipeListener(), cancel, make(chan error, 1)
+	w.ln, w.cancel, w.served = frontendtest.NewPipeListener(), cancel, make(chan error, 1)
 	go func() { w.served <- w.server.Serve(ctx, w.ln) }()
 }
 
@@ -297,10 +275,8 @@ type scriptPeer struct {
 }
 
 func (w *world) dial(name string) *scriptPeer {
-	near, far := net.Pipe()
-	p := &scriptPeer{conn: near, version: 4, stalled: make(chan struct{})}
+	p := &scriptPeer{conn: w.ln.Dial(w.t), version: 4, stalled: make(chan struct{})}
 	w.peers[name] = p
-	w.ln.conns <- far
 	go p.read()
 	return p
 }
