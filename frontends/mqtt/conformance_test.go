@@ -76,6 +76,9 @@ func (wireAdapter) Dial(t testing.TB, address string) frontendtest.Peer {
 	return p
 }
 
+// patience is how long tests wait for what ought to happen at once.
+const patience = 30 * time.Second
+
 // peer is a client of MQTT 5 that has one message at a time.
 type peer struct {
 	conn     net.Conn
@@ -104,7 +107,7 @@ func (p *peer) connect(options string) error {
 	if err := p.write("CONNECT " + options); err != nil {
 		return err
 	}
-	pk, err := p.await(packets.Connack, 30*time.Second)
+	pk, err := p.await(packets.Connack, patience)
 	if err == nil && pk.ReasonCode != 0 {
 		err = fmt.Errorf("refused: 0x%02X", pk.ReasonCode)
 	}
@@ -184,7 +187,7 @@ func (p *peer) Send(queue string, body []byte) error {
 	if _, err := p.conn.Write(b.Bytes()); err != nil {
 		return err
 	}
-	ack, err := p.await(packets.Puback, 30*time.Second)
+	ack, err := p.await(packets.Puback, patience)
 	if err == nil && ack.ReasonCode >= 0x80 {
 		err = fmt.Errorf("refused: 0x%02X", ack.ReasonCode)
 	}
@@ -222,7 +225,7 @@ func (p *peer) Ack(m frontendtest.Message) error {
 	if err := p.write("PUBACK " + m.Token + "; PINGREQ"); err != nil {
 		return err
 	}
-	_, err := p.await(packets.Pingresp, 30*time.Second)
+	_, err := p.await(packets.Pingresp, patience)
 	return err
 }
 
