@@ -29,6 +29,8 @@ type Host struct {
 	Engine *core.Engine
 	Config configs.Config
 	Logger *slog.Logger
+	// Version is the broker's.
+	Version string
 	// Authenticate tells whether a user has this password; nil: there are no users.
 	Authenticate func(name, password string) bool
 	// Collect adds to /metrics.
@@ -162,6 +164,7 @@ func openMQTT(h Host) ([]Listener, error) {
 		SessionExpiryMax: c.SessionExpiry,
 		KeepAliveMax:     c.KeepAliveMax,
 		DenyFilters:      c.DenySubscribe,
+		Version:          h.Version,
 		LooseMessages:    c.QueueMessages,
 		LooseBytes:       c.QueueSize,
 		Origins:          c.WSOrigins,

@@ -213,6 +213,7 @@ func (n *Node) openFrontend(ctx context.Context, name string, collectors *[]prom
 		Engine:  n.engine,
 		Config:  n.settings.config,
 		Logger:  n.settings.log,
+		Version: n.settings.version,
 		Collect: func(c prometheus.Collector) { *collectors = append(*collectors, c) },
 	}
 	if n.users != nil {

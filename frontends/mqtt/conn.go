@@ -145,7 +145,7 @@ func (c *conn) readPackets() error {
 			}
 			continue
 		}
-		c.server.counts.packetIn(&pk)
+		c.server.counts.packets.Add(1)
 		if c.entry == nil {
 			err = c.connect(&pk)
 		} else {

@@ -58,9 +58,12 @@ func (c *conn) connect(pk *wire.Packet) error {
 			fault = wire.Fail(reasonOf(err), "the session could not be opened")
 		}
 		c.server.registry.release(entry)
+		c.server.timers.add(timer{at: c.server.now(), name: c.key}) // what came due meanwhile
 		return c.refuse(fault)
 	}
-	c.entry = entry
+	c.mu.Lock()
+	c.entry = entry // read by who takes over
+	c.mu.Unlock()
 	c.limit(in, &ack)
 	c.reader.SetMax(c.server.options.PacketBytesMax)
 	ack.Present = resumed != nil

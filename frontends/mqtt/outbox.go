@@ -128,6 +128,7 @@ func (c *conn) took(n int, err error) {
 		c.out.buf = nil
 	} else {
 		c.out.written += int64(n)
+		c.server.counts.bytesOut.Add(int64(n))
 	}
 	if high {
 		c.wakeSourcesLocked()

@@ -1,6 +1,7 @@
 package mqtt
 
 import (
+	"strings"
 	"time"
 
 	"github.com/leasemq/broker/core"
@@ -17,8 +18,14 @@ const (
 // replay sends the retained values of the topics that a new subscription matches,
 // by way of the session's own queues: under flow control, and few at a time.
 func (c *conn) replay(sub state.Sub) {
+	r := replay{conn: c, sub: sub, loose: c.loose.queue}
+	if c.firm != nil {
+		r.firm = c.firm.queue
+	}
+	if strings.HasPrefix(sub.Filter, systemPrefix) {
+		r.takeSystem()
+	}
 	c.pumps.Go(func() {
-		r := replay{conn: c, sub: sub}
 		err := c.client.Retained(c.ctx, sub.Filter, r.take)
 		if err == nil {
 			err = r.err
@@ -34,11 +41,13 @@ func (c *conn) replay(sub state.Sub) {
 
 // replay is one of these on its way.
 type replay struct {
-	conn *conn
-	sub  state.Sub
-	firm []core.Message
-	los  []core.Message
-	err  error
+	conn     *conn
+	sub      state.Sub
+	firm     string // the queues of the session
+	loose    string
+	reliable []core.Message // for the firm one
+	rest     []core.Message
+	err      error
 }
 
 // take takes one retained value.
@@ -57,11 +66,11 @@ func (r *replay) take(topic string, m *core.Stored) bool {
 	}
 	out := copyOf(m, topic, c.server.now(), property(propRetained, []byte(r.sub.Filter)))
 	if qos > 0 && r.sub.QoS > 0 {
-		r.firm = append(r.firm, out)
+		r.reliable = append(r.reliable, out)
 	} else {
-		r.los = append(r.los, out)
+		r.rest = append(r.rest, out)
 	}
-	if len(r.firm)+len(r.los) >= replayStep {
+	if len(r.reliable)+len(r.rest) >= replayStep {
 		r.err = r.send()
 	}
 	return r.err == nil
@@ -71,16 +80,16 @@ func (r *replay) take(topic string, m *core.Stored) bool {
 func (r *replay) send() error {
 	c := r.conn
 	for _, to := range []struct {
-		source *source
-		msgs   *[]core.Message
-	}{{c.firm, &r.firm}, {c.loose, &r.los}} {
-		if len(*to.msgs) == 0 || to.source == nil {
+		queue string
+		msgs  *[]core.Message
+	}{{r.firm, &r.reliable}, {r.loose, &r.rest}} {
+		if len(*to.msgs) == 0 {
 			continue
 		}
-		if err := c.waitForQueue(to.source.queue); err != nil {
+		if err := c.waitForQueue(to.queue); err != nil {
 			return err
 		}
-		if _, err := c.client.Publish(c.ctx, to.source.queue, *to.msgs, nil); err != nil {
+		if _, err := c.client.Publish(c.ctx, to.queue, *to.msgs, nil); err != nil {
 			return err
 		}
 		*to.msgs = (*to.msgs)[:0]

@@ -43,7 +43,7 @@ func New(engine *core.Engine, o Options) (*Server, error) {
 		options: o, client: engine.Client(core.Principal{Origin: core.OriginMQTT}), now: engine.Now, openedAt: engine.Now(),
 		registry: registry{entries: make(map[string]*entry)},
 	}
-	s.timers.wake = make(chan struct{}, 1)
+	s.timers.wake, s.timers.earliest = make(chan struct{}, 1), make(map[string]int64)
 	s.groups.members, s.groups.empty = make(map[string]map[string]struct{}), make(map[string]int64)
 	return s, nil
 }

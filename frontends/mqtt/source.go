@@ -111,7 +111,7 @@ func (s *source) run() {
 			s.deliver(held)
 			continue
 		}
-		if !frontends.PeerAlive(c.socket) {
+		if s.kind == sourceShared && !frontends.PeerAlive(c.socket) {
 			s.pause() // the reader is about to find out
 			continue
 		}
@@ -165,7 +165,8 @@ func (s *source) await() (most int, ok bool) {
 
 // mayReceive tells whether there still is room, and a client.
 func (s *source) mayReceive() bool {
-	if !frontends.PeerAlive(s.conn.socket) {
+	// What others consume as well is left to them by a client that has gone.
+	if s.kind == sourceShared && !frontends.PeerAlive(s.conn.socket) {
 		return false
 	}
 	s.conn.mu.Lock()

@@ -25,18 +25,24 @@ type timer struct {
 }
 
 // timers wake the background work. What a timer says is looked up again when it
-// is due: it may be old.
+// is due: it may be old. Each name has one that counts, the earliest.
 type timers struct {
 	wake chan struct{}
 
-	mu   sync.Mutex
-	heap timerHeap
+	mu       sync.Mutex
+	heap     timerHeap
+	earliest map[string]int64
 }
 
 func (t *timers) add(one timer) {
 	t.mu.Lock()
-	heap.Push(&t.heap, one)
-	first := t.heap[0] == one
+	at, known := t.earliest[one.name]
+	add := !known || one.at < at
+	if add {
+		t.earliest[one.name] = one.at
+		heap.Push(&t.heap, one)
+	}
+	first := add && t.heap[0] == one
 	t.mu.Unlock()
 	if first {
 		select {
@@ -50,13 +56,17 @@ func (t *timers) add(one timer) {
 func (t *timers) next(now int64) (one timer, wait time.Duration, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.heap) == 0 {
-		return one, timerPause, false
+	for len(t.heap) > 0 {
+		if first := t.heap[0]; first.at > now {
+			return one, min(timerPause, time.Duration(first.at-now)*time.Millisecond), false
+		}
+		one = heap.Pop(&t.heap).(timer)
+		if t.earliest[one.name] == one.at {
+			delete(t.earliest, one.name)
+			return one, 0, true
+		}
 	}
-	if first := t.heap[0]; first.at > now {
-		return one, min(timerPause, time.Duration(first.at-now)*time.Millisecond), false
-	}
-	return heap.Pop(&t.heap).(timer), 0, true
+	return one, timerPause, false
 }
 
 type timerHeap []timer
@@ -143,7 +153,6 @@ func (s *Server) findSessions(ctx context.Context) error {
 				s.groups.join(d.queue, state.Key(rec.ClientID))
 			}
 		}
-		s.counts.offline.Add(1)
 		s.schedule(rec)
 		return ctx.Err() == nil
 	})
