@@ -24,6 +24,7 @@ type mqttTaker struct {
 	newest     int // of the bodies that came
 	counts     map[int]int
 	sent       map[int]uint16 // ids of the bodies that came, and were not acknowledged for certain
+	firsts     map[int]uint16 // ids that the bodies came with at first
 	taken      map[uint16]int // QoS 2: bodies by id, whose PUBREL has not come
 	violations []string
 
@@ -42,7 +43,7 @@ type mqttOpen struct {
 }
 
 func newMQTTTaker(r *rand.Rand, window int) *mqttTaker {
-	return &mqttTaker{r: r, window: window, counts: map[int]int{}, sent: map[int]uint16{}, taken: map[uint16]int{}}
+	return &mqttTaker{r: r, window: window, counts: map[int]int{}, sent: map[int]uint16{}, firsts: map[int]uint16{}, taken: map[uint16]int{}}
 }
 
 func (k *mqttTaker) violate(format string, args ...any) {
@@ -161,7 +162,7 @@ func (k *mqttTaker) message(m *packets.Publish) {
 	}
 	if k.counts[body]++; k.counts[body] > 1 {
 		if m.QoS == 2 {
-			k.violate("%d of QoS 2 came again", body)
+			k.violate("%d of QoS 2 came again: id %d, DUP %v, with id %d at first", body, m.PacketID, m.Duplicate, k.firsts[body])
 		}
 		k.again(m, body)
 		return
@@ -170,7 +171,7 @@ func (k *mqttTaker) message(m *packets.Publish) {
 		k.violate("%d came behind %d", body, k.newest)
 	}
 	k.newest, k.fresh = max(k.newest, body), true
-	k.sent[body] = m.PacketID
+	k.sent[body], k.firsts[body] = m.PacketID, m.PacketID
 }
 
 // again checks a message that came before.
