@@ -55,6 +55,7 @@ soak: deps ## the long tests: 200 kills, more seeds, a minute of fuzzing for eac
 	FUZZ_TIME=$(FUZZ_TIME) .ci/fuzz
 
 .PHONY: conformance
-conformance: deps build ## every SQS, STOMP and MQTT client of the tests, and the suite of stompjs
+conformance: deps build ## every SQS, STOMP and MQTT client of the tests, and the suites of stompjs and Paho
 	.ci/with-clients $(GO) test -count=1 -v -timeout 30m ./e2e -run 'Boto3|Celery|SDK|SQSConsumer|CommandLine|STOMPClient|MQTTClient'
 	.ci/stompjs
+	.ci/mqtt
