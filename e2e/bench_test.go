@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
+	"strconv"
 	"testing"
 
 	"github.com/leasemq/broker/cmd/broker/bench"
@@ -49,6 +50,17 @@ func TestBenchOfASpawnedSTOMPBroker(t *testing.T) {
 		t.Fatalf("the result lacks something: %+v", res)
 	}
 	t.Logf("%.0f messages/s, %.1f us of CPU in the server", res.PerSecond, res.Cost.Server)
+}
+
+// TestBenchOfASpawnedMQTTBroker is the same for MQTT, with each quality of service.
+func TestBenchOfASpawnedMQTTBroker(t *testing.T) {
+	for _, qos := range []string{"0", "1", "2"} {
+		res := runBench(t, "mqtt", "--spawn", "--qos", qos, "--persistent="+strconv.FormatBool(qos != "0"), "--warmup", "200ms", "--duration", "1s")
+		if res.Messages == 0 || res.Check == nil || !res.Clean() || res.ServerMemory == nil || res.Cost.Server <= 0 {
+			t.Fatalf("the result lacks something: %+v", res)
+		}
+		t.Logf("QoS %s: %.0f messages/s, %.1f us of CPU in the server", qos, res.PerSecond, res.Cost.Server)
+	}
 }
 
 // TestBenchOfRestarts runs the modes of "bench core" that restart in a fresh

@@ -13,26 +13,32 @@ import (
 type benchMQTTFlags struct {
 	benchFlags
 	options bench.MQTTOptions
+	server  benchServerFlags
 }
 
 func newBenchMQTTCommand() *cobra.Command {
-	var f benchMQTTFlags
+	f := benchMQTTFlags{server: benchServerFlags{wire: "mqtt"}}
 	cmd := &cobra.Command{
 		Use:   "mqtt",
 		Short: "Measure an MQTT server: this broker, or any other",
 		Long: "Publishers have up to --window messages unacknowledged; subscribers acknowledge each message.\n" +
 			"Publishers and subscribers are spread over the topics, and each subscriber gets all of its topic.\n" +
-			"Every publisher counts its messages: what is lost, repeated or out of order is found.",
+			"Every publisher counts its messages: what is lost, repeated or out of order is found.\n" +
+			"With --spawn a broker is started for the run, as a process of its own, whose CPU time is shown apart.",
 		Args: cobra.NoArgs,
 	}
 	f.add(cmd)
 	cmd.RunE = action(func(cmd *cobra.Command, _ []string) error {
 		f.options.Seed = f.seed
+		if err := f.server.checkSpawn(cmd); err != nil {
+			return err
+		}
 		return f.measure(cmd, func(ctx context.Context) (*bench.Result, error) {
 			progress, done := showProgress(cmd.ErrOrStderr(), "mqtt")
 			defer done()
 			f.options.Progress = progress
-			return bench.RunMQTT(ctx, f.options)
+			o := &f.options
+			return f.server.against(ctx, &o.Target, &o.ServerPID, func() (*bench.Result, error) { return bench.RunMQTT(ctx, *o) })
 		})
 	})
 	return cmd
@@ -61,5 +67,6 @@ func (f *benchMQTTFlags) add(cmd *cobra.Command) {
 	flags.Int64Var(&o.Count, "count", 0, "messages over all publishers; 0: as many as --duration takes")
 	flags.IntVar(&o.Ahead, "ahead", 1000, "messages a topic that publishers may run ahead; 0: no bound")
 	flags.StringVar(&o.Prefix, "prefix", newRunPrefix(), "`NAME` that topics and client ids begin with")
+	f.server.addSpawn(cmd)
 	flags.DurationVar(&o.Drain, "drain", time.Minute, "how long to wait at the end for messages that have not arrived")
 }

@@ -31,7 +31,7 @@ const (
 
 // benchServerFlags say what server to start for a run.
 type benchServerFlags struct {
-	stomp  bool // instead of SQS; with spawn alone
+	wire   string // stomp or mqtt, instead of SQS; with spawn alone
 	spawn  bool
 	data   string
 	memory bool
@@ -46,6 +46,42 @@ func (f *benchServerFlags) add(cmd *cobra.Command) {
 	flags.BoolVar(&f.memory, "memory", false, "the broker keeps everything in memory")
 	flags.StringVar(&f.sync, "sync", "commit", "commit, interval or never")
 	cmd.MarkFlagsMutuallyExclusive("data", "memory")
+}
+
+// addSpawn adds the flags of a command that has a target, or with --spawn a broker
+// of its own.
+func (f *benchServerFlags) addSpawn(cmd *cobra.Command) {
+	f.add(cmd)
+	for _, name := range []string{"target", "pid"} {
+		cmd.MarkFlagsMutuallyExclusive(name, "spawn")
+	}
+}
+
+// checkSpawn refuses flags that are of no use with a target.
+func (f *benchServerFlags) checkSpawn(cmd *cobra.Command) error {
+	for _, name := range []string{"data", "memory", "sync"} {
+		if cmd.Flags().Changed(name) && !f.spawn {
+			return failf(exitUsage, "--%s is for the broker that --spawn starts", name)
+		}
+	}
+	return nil
+}
+
+// against runs against the target, or against the broker that it starts.
+func (f *benchServerFlags) against(ctx context.Context, target *string, pid *int, run func() (*bench.Result, error)) (*bench.Result, error) {
+	if !f.spawn {
+		return run()
+	}
+	server, err := f.start(ctx)
+	if err != nil {
+		return nil, err
+	}
+	*target, *pid = server.address, server.pid
+	res, err := run()
+	if err := errors.Join(err, server.stop()); err != nil {
+		return nil, err
+	}
+	return res, nil
 }
 
 // benchServer is a server that a run drives.
@@ -153,8 +189,8 @@ func serveCanned(ctx context.Context) (*benchServer, error) {
 func (f *benchServerFlags) startChild(ctx context.Context, dir string) (*benchServer, error) {
 	args := []string{"serve", "--admin-listen", "127.0.0.1:0", "--sync", f.sync, "--log-level", "warn"}
 	health := "/health"
-	if f.stomp {
-		args = append(args, "--frontends", "stomp", "--stomp-listen", "127.0.0.1:0", "--stomp-ws-listen", "127.0.0.1:0")
+	if f.wire != "" {
+		args = append(args, "--frontends", f.wire, "--"+f.wire+"-listen", "127.0.0.1:0", "--"+f.wire+"-ws-listen", "127.0.0.1:0")
 		health = ""
 	} else {
 		args = append(args, "--frontends", "sqs", "--sqs-listen", "127.0.0.1:0")
@@ -221,11 +257,14 @@ func awaitPorts(ctx context.Context, file string, exited <-chan error, stderr *b
 	defer tick.Stop()
 	for {
 		if b, err := os.ReadFile(file); err == nil {
-			var ports struct{ SQS, STOMP string }
-			if err := json.Unmarshal(b, &ports); err != nil || ports.SQS == "" && ports.STOMP == "" {
-				return "", fmt.Errorf("ports file %q names no listener of SQS or STOMP", b)
+			var ports struct{ SQS, STOMP, MQTT string }
+			if err = json.Unmarshal(b, &ports); err == nil {
+				address = cmp.Or(ports.SQS, ports.STOMP, ports.MQTT)
 			}
-			return cmp.Or(ports.SQS, ports.STOMP), nil
+			if address == "" {
+				err = fmt.Errorf("ports file %q names no listener", b)
+			}
+			return address, err
 		}
 		select {
 		case <-tick.C:

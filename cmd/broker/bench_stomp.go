@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,7 +17,7 @@ type benchSTOMPFlags struct {
 }
 
 func newBenchSTOMPCommand() *cobra.Command {
-	f := benchSTOMPFlags{server: benchServerFlags{stomp: true}}
+	f := benchSTOMPFlags{server: benchServerFlags{wire: "stomp"}}
 	cmd := &cobra.Command{
 		Use:   "stomp",
 		Short: "Measure a STOMP server: this broker, or any other",
@@ -31,36 +30,18 @@ func newBenchSTOMPCommand() *cobra.Command {
 	f.add(cmd)
 	cmd.RunE = action(func(cmd *cobra.Command, _ []string) error {
 		f.options.Seed = f.seed
-		for _, name := range []string{"data", "memory", "sync"} {
-			if cmd.Flags().Changed(name) && !f.server.spawn {
-				return failf(exitUsage, "--%s is for the broker that --spawn starts", name)
-			}
+		if err := f.server.checkSpawn(cmd); err != nil {
+			return err
 		}
 		return f.measure(cmd, func(ctx context.Context) (*bench.Result, error) {
 			progress, done := showProgress(cmd.ErrOrStderr(), "stomp")
 			defer done()
 			f.options.Progress = progress
-			return f.run(ctx)
+			o := &f.options
+			return f.server.against(ctx, &o.Target, &o.ServerPID, func() (*bench.Result, error) { return bench.RunSTOMP(ctx, *o) })
 		})
 	})
 	return cmd
-}
-
-// run measures the target, or the broker that it starts.
-func (f *benchSTOMPFlags) run(ctx context.Context) (*bench.Result, error) {
-	if !f.server.spawn {
-		return bench.RunSTOMP(ctx, f.options)
-	}
-	server, err := f.server.start(ctx)
-	if err != nil {
-		return nil, err
-	}
-	f.options.Target, f.options.ServerPID = server.address, server.pid
-	res, err := bench.RunSTOMP(ctx, f.options)
-	if err := errors.Join(err, server.stop()); err != nil {
-		return nil, err
-	}
-	return res, nil
 }
 
 func (f *benchSTOMPFlags) add(cmd *cobra.Command) {
@@ -85,9 +66,6 @@ func (f *benchSTOMPFlags) add(cmd *cobra.Command) {
 	flags.Int64Var(&o.Count, "count", 0, "messages over all producers; 0: as many as --duration takes")
 	flags.IntVar(&o.Ahead, "ahead", 1000, "messages a queue that producers may run ahead; 0: no bound")
 	flags.StringVar(&o.Prefix, "prefix", newRunPrefix(), "`NAME` that the queues begin with, below /queue/")
-	f.server.add(cmd)
-	for _, name := range []string{"target", "pid"} {
-		cmd.MarkFlagsMutuallyExclusive(name, "spawn")
-	}
+	f.server.addSpawn(cmd)
 	flags.DurationVar(&o.Drain, "drain", time.Minute, "how long to wait at the end for messages that have not arrived")
 }
