@@ -23,10 +23,11 @@ type settings struct {
 // newSettings returns the settings of a node that is embedded: in memory, on
 // free ports of the loopback interface.
 func newSettings(options []Option) *settings {
-	s := &settings{config: configs.Default(), kinds: []Kind{SQS(), STOMP()}, log: slog.Default(), version: "embedded"}
+	s := &settings{config: configs.Default(), kinds: []Kind{SQS(), STOMP(), MQTT()}, log: slog.Default(), version: "embedded"}
 	s.config.Node.Memory = true
 	s.config.SQS.Listen = ":0"
 	s.config.STOMP.Listen, s.config.STOMP.WSListen = ":0", ":0"
+	s.config.MQTT.Listen, s.config.MQTT.WSListen = ":0", ":0"
 	s.config.Admin.Listen = ":0"
 	for _, option := range options {
 		option(s)

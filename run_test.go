@@ -70,7 +70,7 @@ func get(t *testing.T, url string) (int, string) {
 
 func TestEveryListenerIsUpWhenRunReturns(t *testing.T) {
 	node := run(t)
-	names := []string{"sqs", "stomp", "stomp_ws", "admin"}
+	names := []string{"sqs", "stomp", "stomp_ws", "mqtt", "mqtt_ws", "admin"}
 	for _, name := range names {
 		c, err := net.Dial("tcp", node.Addr(name))
 		if err != nil {
@@ -85,7 +85,7 @@ func TestEveryListenerIsUpWhenRunReturns(t *testing.T) {
 	if status, body := get(t, "http://"+node.Addr("admin")+"/readyz"); status != 200 {
 		t.Errorf("/readyz answers %d %s", status, body)
 	}
-	if node.Addr("mqtt") != "" {
+	if node.Addr("mqtt_tls") != "" {
 		t.Error("a listener that was not started has an address")
 	}
 }
