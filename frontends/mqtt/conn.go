@@ -310,7 +310,7 @@ func (c *conn) endLocked(how ending, r wire.Reason, text string) {
 		return
 	}
 	if r >= wire.Unspecified && c.entry != nil {
-		if !c.problemInfo {
+		if !c.problemInfo || len(wire.AppendDisconnect(nil, c.version, r, text)) > c.maxPacket {
 			text = ""
 		}
 		c.putLocked(wire.AppendDisconnect(c.beginLocked(), c.version, r, text))

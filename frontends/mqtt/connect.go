@@ -28,6 +28,10 @@ func (c *conn) connect(pk *wire.Packet) error {
 		}
 		return err // before MQTT 5 there is no word for it
 	}
+	c.maxPacket = math.MaxInt
+	if in.MaxPacket > 0 {
+		c.maxPacket = int(in.MaxPacket)
+	}
 	if fault := c.admit(in); fault != nil {
 		return c.refuse(fault)
 	}
@@ -37,10 +41,6 @@ func (c *conn) connect(pk *wire.Packet) error {
 	}
 	c.problemInfo = in.ProblemInfo
 	c.window = min(int(in.ReceiveMax), c.server.options.ReceiveMax)
-	c.maxPacket = math.MaxInt
-	if in.MaxPacket > 0 {
-		c.maxPacket = int(in.MaxPacket)
-	}
 	c.aliasMax = min(int(in.AliasMax), aliasesMax)
 	entry, err := c.server.registry.claim(c.id, c)
 	if err != nil {
@@ -84,6 +84,9 @@ func (c *conn) refuse(fault *wire.Error) error {
 	v := c.version
 	if v > wire.V5 {
 		v = wire.V5
+	}
+	if c.maxPacket > 0 && len(ack.Append(nil, v)) > c.maxPacket {
+		ack.Text = ""
 	}
 	c.mu.Lock()
 	c.putLocked(ack.Append(c.beginLocked(), v))
