@@ -202,7 +202,9 @@ func (c *conn) releaseLost(queue string) error {
 		}
 		over := next == at
 		for i := range page {
-			delete(gone, page[i].Seq)
+			if at := page[i].ExpiresAt; at == 0 || at > c.server.now() { // it is sent again
+				delete(gone, page[i].Seq)
+			}
 			over = over || page[i].Seq >= last
 		}
 		if at = next; over {
