@@ -24,6 +24,7 @@ const (
 	flightSent     flightState = iota
 	flightReceived             // PUBREC has come, and PUBREL waits for the commit
 	flightReleased             // PUBREL is written, and PUBCOMP is to come
+	flightDone                 // PUBCOMP has come, and waits for the commit
 )
 
 // flight is a delivery with QoS 1 or 2 that is under way.
@@ -116,7 +117,7 @@ func (c *conn) pubrec(a wire.Ack) error {
 	case f.qos != 2:
 		c.mu.Unlock()
 		return wire.Fail(wire.ProtocolError, "a PUBREC answers a PUBLISH of QoS 1")
-	case f.state == flightReleased:
+	case f.state >= flightReleased:
 		c.putLocked(wire.AppendAck(c.beginLocked(), c.version, wire.PUBREL, a.ID, wire.Success))
 		fallthrough
 	case f.state == flightReceived:
@@ -151,21 +152,28 @@ func (c *conn) release(id uint16, f flight) {
 	}
 }
 
-// pubcomp ends a delivery with QoS 2. Nobody waits for its record to go.
+// pubcomp ends a delivery with QoS 2. Its packet identifier is free when its record
+// is gone for good: after a crash PUBREL would else be said again, and release the
+// next message of that identifier.
 func (c *conn) pubcomp(id uint16) error {
 	c.mu.Lock()
 	f, ok := c.flights[id]
-	if ok && f.state != flightReleased {
+	switch {
+	case !ok, f.state == flightDone:
+		c.mu.Unlock()
+		return nil
+	case f.state != flightReleased:
 		c.mu.Unlock()
 		return wire.Fail(wire.ProtocolError, "a PUBCOMP answers no PUBREL")
-	}
-	if ok {
-		delete(c.flights, id)
-		c.wakeSourcesLocked()
-	}
-	c.mu.Unlock()
-	if ok && f.stored {
+	case f.stored:
+		f.state = flightDone
+		c.flights[id] = f
+		c.mu.Unlock()
 		c.putOff(step{kind: wire.PUBCOMP, id: id})
+		return nil
 	}
+	delete(c.flights, id)
+	c.wakeSourcesLocked()
+	c.mu.Unlock()
 	return nil
 }

@@ -113,8 +113,11 @@ func (c *conn) taken(steps []step, err error) {
 			b = wire.AppendAck(b, c.version, wire.PUBREL, s.id, wire.Success)
 		case wire.PUBREL:
 			c.answers.at(s.answer).done = true
+		case wire.PUBCOMP:
+			delete(c.flights, s.id)
 		}
 	}
+	c.wakeSourcesLocked()
 	c.putLocked(b)
 	c.tellLocked()
 }
