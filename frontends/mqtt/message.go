@@ -2,6 +2,7 @@ package mqtt
 
 import (
 	"encoding/base64"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -210,8 +211,12 @@ func (m *meta) readProperty(a *core.Attribute, b []byte) []byte {
 		if len(a.Value) == 1 && a.Value[0] >= '0' && a.Value[0] <= '2' {
 			m.qos = a.Value[0] - '0'
 		}
-	case propRetain:
-		m.retain = true
+	case "persistent": // STOMP has it as a property, too
+		if m.stomp && string(a.Value) == "false" {
+			m.qos = 0
+		}
+	case propRetain, "retain":
+		m.retain = m.retain || string(a.Value) == "true"
 	case propRetained:
 		m.retained, m.filter = true, string(a.Value)
 	case propShared:
@@ -235,15 +240,8 @@ func (m *meta) readProperty(a *core.Attribute, b []byte) []byte {
 // readHeader takes a header of STOMP in that MQTT has another word for.
 func (m *meta) readHeader(a *core.Attribute, b *[]byte) ([]byte, bool) {
 	switch a.Name {
-	case "persistent":
-		if string(a.Value) == "false" {
-			m.qos = 0
-		}
-		return *b, true
 	case "reply-to":
-		topic, ok := strings.CutPrefix(string(a.Value), "/topic/")
-		topic = strings.ReplaceAll(topic, ".", "/")
-		if ok && m.five && topic != "" && sound(topic) && !strings.ContainsAny(topic, "+#") {
+		if topic, ok := topicOfReply(string(a.Value)); ok && m.five {
 			return wire.AppendResponseTopic(*b, topic), true
 		}
 	case "correlation-id":
@@ -252,6 +250,25 @@ func (m *meta) readHeader(a *core.Attribute, b *[]byte) ([]byte, bool) {
 		}
 	}
 	return nil, false
+}
+
+// topicOfReply returns the topic that a destination of STOMP names: its levels are
+// separated by dots or slashes, and percent-encoded.
+func topicOfReply(destination string) (topic string, ok bool) {
+	topic, ok = strings.CutPrefix(destination, "/topic/")
+	if !ok || topic == "" {
+		return "", false
+	}
+	levels := strings.Split(strings.ReplaceAll(topic, ".", "/"), "/")
+	for i, l := range levels {
+		decoded, err := url.PathUnescape(l)
+		if err != nil || !sound(decoded) || strings.ContainsAny(decoded, "+#/") {
+			return "", false
+		}
+		levels[i] = decoded
+	}
+	topic = strings.Join(levels, "/")
+	return topic, len(topic) <= wire.StringMax
 }
 
 // sound tells whether s can be a string of MQTT.
