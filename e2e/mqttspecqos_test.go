@@ -83,6 +83,7 @@ func (s *spec) sentAgain() {
 		c.last = last
 	}
 	c.expect("a", "b", "c")
+	c.alive()
 	c.drop()
 	s.again("same").silent()
 }
@@ -153,6 +154,7 @@ func (s *spec) sentDoesNotExpire() {
 	c.send(mqAnswer(mqPUBREC, a.pid))
 	c.answered(mqPUBREL, a.pid)
 	c.send(mqAnswer(mqPUBCOMP, a.pid))
+	c.alive()
 	c.drop()
 	c = s.again("same")
 	p := c.packet()

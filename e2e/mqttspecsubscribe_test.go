@@ -199,6 +199,7 @@ func (s *spec) deliveryEndsAfterUnsubscribe() {
 	c.send(mqAnswer(mqPUBREC, a.pid))
 	c.answered(mqPUBREL, a.pid)
 	c.send(mqAnswer(mqPUBCOMP, a.pid))
+	c.alive()
 	c.drop()
 	c = s.connect(specConnect{id: id, stay: true})
 	for _, want := range []mqMessage{b, third} {
