@@ -88,7 +88,7 @@ func (q *queue) next(now int64) (candidate, found) {
 
 // starving tells whether a candidate keeps coming back.
 func (q *queue) starving(c *candidate) bool {
-	return c.index >= 0 && q.rec.Config.Kind == KindStandard && q.leases.slab[c.index].receives > starvingReceives
+	return c.index >= 0 && q.rec.Config.Kind == KindStandard && !q.rec.Config.InOrder && q.leases.slab[c.index].receives > starvingReceives
 }
 
 // nextInOrder goes through returned messages, then due ones, then the lanes. On

@@ -53,6 +53,7 @@ type QueueConfig struct {
 	MaxMessages       int64             `json:"max_messages,omitzero"`      // 0: no limit
 	MaxBytes          int64             `json:"max_bytes,omitzero"`         // 0: no limit
 	Overflow          Overflow          `json:"overflow,omitzero"`
+	InOrder           bool              `json:"in_order,omitzero"` // what comes back goes first, however often; else it takes turns
 	Marks             Marks             `json:"marks,omitzero"`
 	ContentDedup      bool              `json:"content_dedup,omitzero"`
 	DedupScope        DedupScope        `json:"dedup_scope,omitzero"`

@@ -210,7 +210,7 @@ func (q *queue) addMatch(vl *viewLane, p viewPos, le *lease) {
 }
 
 func (q *queue) pushMatch(vl *viewLane, p viewPos, le *lease) {
-	if le != nil && q.rec.Config.Kind == KindStandard && le.receives > starvingReceives {
+	if le != nil && q.rec.Config.Kind == KindStandard && !q.rec.Config.InOrder && le.receives > starvingReceives {
 		vl.slow.push(p)
 	} else {
 		vl.ready.push(p)

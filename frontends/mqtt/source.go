@@ -80,10 +80,11 @@ func (s *source) stop() {
 	}
 }
 
+// hasStopped tells whether the source has ended, and its connection has not.
 func (s *source) hasStopped() bool {
 	s.conn.mu.Lock()
 	defer s.conn.mu.Unlock()
-	return s.stopped
+	return s.stopped && s.conn.ended == endNot
 }
 
 // wakeSourcesLocked lets sources look again whether they may receive.
@@ -102,7 +103,9 @@ func (s *source) run() {
 	for {
 		most, ok := s.await()
 		if !ok {
-			s.giveBack(s.held)
+			if s.hasStopped() {
+				s.giveBack(s.held)
+			}
 			return
 		}
 		if len(s.held) > 0 {
@@ -192,8 +195,9 @@ func (s *source) roomLocked() int {
 	return c.window - len(c.flights) - c.moved
 }
 
-// deliver writes what was received. What comes too late for that goes back, and
-// what there is no room for is held.
+// deliver writes what was received. What there is no room for is held. What comes
+// too late goes back, all at once with the owner if the connection has ended: one
+// by one, the next connection could get what lies behind it first.
 func (s *source) deliver(got []core.Delivery) {
 	if len(got) == 0 {
 		return
@@ -201,8 +205,11 @@ func (s *source) deliver(got []core.Delivery) {
 	c := s.conn
 	c.mu.Lock()
 	if s.stopped || c.ended != endNot {
+		over := c.ended != endNot
 		c.mu.Unlock()
-		s.giveBack(got)
+		if !over {
+			s.giveBack(got)
+		}
 		return
 	}
 	now := c.server.now()

@@ -188,7 +188,7 @@ func (c *conn) openFirm() error {
 	var err error
 	if c.stored {
 		cfg := core.DefaultQueueConfig(core.KindStandard)
-		cfg.Retention = 0
+		cfg.Retention, cfg.InOrder = 0, true
 		_, _, err = c.client.Declare(c.ctx, queue, cfg)
 	} else {
 		queue = "mqtt/~firm/" + strconv.FormatUint(c.server.numbers.Add(1), 36)
