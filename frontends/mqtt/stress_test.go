@@ -88,6 +88,8 @@ func (r *roaming) run() {
 			r.subscribeStep()
 		}
 	}
+	r.drop(&r.pub)
+	r.drop(&r.sub)
 	for n := range r.total {
 		if got := r.seen[n]; got == 0 || got > 1 && qosOf(n) == 2 {
 			r.t.Errorf("message %d with QoS %d has come %d times", n, qosOf(n), got)
