@@ -168,7 +168,7 @@ func parseKind(text string) (destination, *fault) {
 }
 
 func unknownDestination(text string) *fault {
-	return fail("Unknown destination", "'%.200s' is not a destination. Those begin with /queue/, /topic/, /exchange/, /amq/queue/, /dsub/ or /temp-queue/.", text)
+	return fail("Unknown destination", "'%.200s' is not a destination. Those begin with /queue/, /topic/, /exchange/, /amq/queue/, /dsub/, /temp-queue/, /temp-topic/ or /reply-queue/.", text)
 }
 
 func invalidDestination(name, kind string) *fault {
