@@ -174,6 +174,7 @@ func openMQTT(h Host) ([]Listener, error) {
 	if err != nil {
 		return nil, err
 	}
+	h.Collect(mqttMetrics{server})
 	return h.withWeb(server, c.Listen, c.TLSListen, c.WSListen, c.WSTLSListen), nil
 }
 

@@ -339,6 +339,8 @@ func TestMetricsTellOfRequests(t *testing.T) {
 		`version="v1.2.3"`,
 		`broker_stomp_sessions 0`,
 		`broker_stomp_frames_total{command="SEND",direction="in"} 0`,
+		`broker_mqtt_sessions 0`,
+		`broker_mqtt_connects_total 0`,
 	} {
 		if !strings.Contains(body, want) {
 			t.Errorf("metrics lack %s", want)
