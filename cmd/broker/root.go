@@ -18,7 +18,7 @@ const helpWidth = 100
 // name.
 func newRootCommand(std streams) *cobra.Command {
 	root := newServeCommand(std, "broker")
-	root.Short = "One durable queue that speaks SQS and STOMP"
+	root.Short = "One durable queue that speaks SQS, STOMP and MQTT"
 	root.Long = "Without a command, broker runs a node: see 'broker serve --help'."
 	root.SilenceErrors = true
 	root.SilenceUsage = true

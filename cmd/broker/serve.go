@@ -7,11 +7,13 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -90,7 +92,7 @@ func serve(ctx context.Context, cfg configs.Config, again func() (*configs.Loade
 		}
 	}
 	greet(stderr, cfg, node)
-	log.Info("ready", "version", b.Version, "kept", kept(cfg), "sqs", node.Addr("sqs"), "stomp", node.Addr("stomp"), "stomp_ws", node.Addr("stomp_ws"), "mqtt", node.Addr("mqtt"), "mqtt_ws", node.Addr("mqtt_ws"), "admin", node.Addr("admin"))
+	log.Info("ready", append([]any{"version", b.Version, "kept", kept(cfg)}, listeners(node)...)...)
 	context.AfterFunc(ctx, func() { log.Info("draining; a second signal ends the process at once") })
 	stopped := make(chan struct{})
 	reloaded := make(chan struct{})
@@ -216,12 +218,26 @@ func greet(w io.Writer, cfg configs.Config, node *broker.Node) {
 			continue
 		}
 		fmt.Fprintf(w, "  %s  %s", wire.title, addr)
-		if ws := reachable(node.Addr(wire.name + "_ws")); ws != "" {
-			fmt.Fprintf(w, "  ws://%s%s", ws, wire.path)
+		for _, more := range []struct{ name, before, after string }{
+			{"_ws", "ws://", wire.path}, {"_tls", "tls ", ""}, {"_ws_tls", "wss://", wire.path},
+		} {
+			if at := reachable(node.Addr(wire.name + more.name)); at != "" {
+				fmt.Fprintf(w, "  %s%s%s", more.before, at, more.after)
+			}
 		}
 		fmt.Fprintln(w)
 	}
 	fmt.Fprintf(w, "  Admin  http://%[1]s/metrics  http://%[1]s/readyz?verbose  http://%[1]s/api/v1/queues\n\n", reachable(node.Addr("admin")))
+}
+
+// listeners returns the name and the address of each listener, as a log has them.
+func listeners(node *broker.Node) []any {
+	var args []any
+	addrs := node.Addrs()
+	for _, name := range slices.Sorted(maps.Keys(addrs)) {
+		args = append(args, name, addrs[name])
+	}
+	return args
 }
 
 // kept says where messages are, and whether an answer means that they are there.
