@@ -120,9 +120,11 @@ func (c *conn) resume(rec *state.Session) error {
 	}
 	for _, sub := range append(subs, rec.Subs...) {
 		if d, ok := shared(sub.Filter); ok {
-			if err := c.join(d, sub, false); err != nil && !errors.Is(err, core.ErrNoQueue) {
+			err := c.join(d, sub, true)
+			if err != nil && !errors.Is(err, core.ErrNoQueue) {
 				return err
 			}
+			stored = stored || err == nil && sub.QoS == 2 // it has the queue made
 			continue
 		}
 		if err := c.bindLoose(sub); err != nil {

@@ -147,8 +147,9 @@ func (s *Server) findGroups(ctx context.Context) error {
 	}
 }
 
-// join makes the session a member of a group, or a consumer of a queue.
-func (c *conn) join(d destination, sub state.Sub, create bool) error {
+// join makes the session a member of a group, or a consumer of a queue. A session
+// that resumes starts its own queue when it knows all its subscriptions.
+func (c *conn) join(d destination, sub state.Sub, resumes bool) error {
 	for _, s := range c.sources {
 		if s.kind == sourceShared && s.group == d && !s.hasStopped() {
 			c.mu.Lock()
@@ -164,12 +165,16 @@ func (c *conn) join(d destination, sub state.Sub, create bool) error {
 	} else if err := c.openGroup(d); err != nil {
 		return err
 	}
-	if sub.QoS == 2 && c.stored {
-		if err := c.openFirm(); err != nil {
+	keeps := sub.QoS == 2 && c.stored // see source.move
+	if keeps {
+		if err := c.declareFirm(); err != nil {
 			return err
 		}
 	}
 	c.start(&source{queue: d.queue, kind: sourceShared, group: d, sub: sub})
+	if keeps && !resumes {
+		return c.openFirm()
+	}
 	return nil
 }
 

@@ -80,7 +80,7 @@ func (c *conn) bindAll(wishes []wish) {
 			continue
 		}
 		if w.shared {
-			if err := c.join(w.group, w.sub, true); err != nil {
+			if err := c.join(w.group, w.sub, false); err != nil {
 				w.code = subscribeReason(err)
 			}
 			continue
@@ -187,9 +187,7 @@ func (c *conn) openFirm() error {
 	queue := state.Queue(c.key)
 	var err error
 	if c.stored {
-		cfg := core.DefaultQueueConfig(core.KindStandard)
-		cfg.Retention, cfg.InOrder = 0, true
-		_, _, err = c.client.Declare(c.ctx, queue, cfg)
+		err = c.declareFirm()
 	} else {
 		queue = "mqtt/~firm/" + strconv.FormatUint(c.server.numbers.Add(1), 36)
 		err = c.declareMemory(queue, core.OverflowClose)
@@ -197,6 +195,14 @@ func (c *conn) openFirm() error {
 	if err == nil {
 		c.startFirm(queue)
 	}
+	return err
+}
+
+// declareFirm makes the queue of a session that outlives its connection.
+func (c *conn) declareFirm() error {
+	cfg := core.DefaultQueueConfig(core.KindStandard)
+	cfg.Retention, cfg.InOrder = 0, true
+	_, _, err := c.client.Declare(c.ctx, state.Queue(c.key), cfg)
 	return err
 }
 
