@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -33,7 +34,8 @@ func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)
 //	a> PACKET        client a sends a packet; see encode. The first dials
 //	a> HEX 10 0c     bytes as they are
 //	a< PACKET        the next packet that a has got, as format shows it; $x in it is
-//	                 any word, and the same everywhere in the script
+//	                 any word, and the same everywhere in the script. A PUBLISH may
+//	                 come before or after a PUBACK or PUBREC
 //	a<? PACKET       the same of any that a has got
 //	a< closed        the connection has been closed
 //	a< nothing       no more has come
@@ -356,10 +358,11 @@ func (w *world) expect(who, want string) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	got := "nothing"
+	got, at := "nothing", 0
 	switch {
 	case len(p.got) > 0:
-		got = p.got[0]
+		at = p.next(want)
+		got = p.got[at]
 	case p.closed:
 		got = "closed"
 	}
@@ -367,14 +370,30 @@ func (w *world) expect(who, want string) error {
 		return fmt.Errorf("got %q", p.got)
 	}
 	if !w.matches(got, want) {
-		return fmt.Errorf("got %s, then %q", got, p.got[min(1, len(p.got)):])
+		return fmt.Errorf("got %s, of %q", got, p.got)
 	}
 	if len(p.got) > 0 {
-		p.got = p.got[1:]
+		p.got = slices.Delete(p.got, at, at+1)
 	} else if p.closed {
 		delete(w.peers, who)
 	}
 	return nil
+}
+
+// next returns the index of the packet that comes next. What is delivered to a client
+// and the answers to what it publishes have an order of their own each, and none
+// between them.
+func (p *scriptPeer) next(want string) int {
+	delivery := func(packet string) bool { return strings.HasPrefix(packet, "PUBLISH ") }
+	answer := func(packet string) bool {
+		return strings.HasPrefix(packet, "PUBACK ") || strings.HasPrefix(packet, "PUBREC ")
+	}
+	for i, got := range p.got {
+		if !(delivery(got) && answer(want) || answer(got) && delivery(want)) {
+			return i
+		}
+	}
+	return 0
 }
 
 func (w *world) expectAny(who, want string) error {
