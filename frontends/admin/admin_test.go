@@ -24,16 +24,23 @@ import (
 	"github.com/leasemq/broker/storage"
 )
 
-// node is a real engine in memory with the admin frontend on loopback.
+// node is the admin frontend on loopback, over a real engine in memory or none.
 type node struct {
 	t      *testing.T
-	engine *core.Engine
+	engine *core.Engine // nil: none
+	server *admin.Server
 	base   string
 	stop   context.CancelFunc
 	served chan error
 }
 
 func start(t *testing.T, edit ...func(*admin.Options)) *node {
+	t.Helper()
+	return serve(t, openEngine(t), edit...)
+}
+
+// openEngine returns an engine that is closed at the end of the test.
+func openEngine(t *testing.T) *core.Engine {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	db, boot, err := storage.Open(storage.Options{Memory: true, Logger: log})
@@ -44,7 +51,20 @@ func start(t *testing.T, edit ...func(*admin.Options)) *node {
 	if err != nil {
 		t.Fatalf("open core: %v", err)
 	}
-	o := admin.Options{Logger: log}
+	t.Cleanup(func() {
+		if err := engine.Close(); err != nil {
+			t.Errorf("close core: %v", err)
+		}
+		if err := db.Close(); err != nil {
+			t.Errorf("close storage: %v", err)
+		}
+	})
+	return engine
+}
+
+func serve(t *testing.T, engine *core.Engine, edit ...func(*admin.Options)) *node {
+	t.Helper()
+	o := admin.Options{Logger: slog.New(slog.DiscardHandler)}
 	for _, f := range edit {
 		f(&o)
 	}
@@ -57,19 +77,15 @@ func start(t *testing.T, edit ...func(*admin.Options)) *node {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	n := &node{t: t, engine: engine, base: "http://" + ln.Addr().String(), stop: stop, served: make(chan error, 1)}
+	n := &node{t: t, engine: engine, server: server, base: "http://" + ln.Addr().String(), stop: stop, served: make(chan error, 1)}
 	go func() { n.served <- server.Serve(ctx, ln) }()
 	t.Cleanup(func() {
-		engine.Drain()
+		if engine != nil {
+			engine.Drain()
+		}
 		stop()
 		if err := <-n.served; err != nil {
 			t.Errorf("Serve: %v", err)
-		}
-		if err := engine.Close(); err != nil {
-			t.Errorf("close core: %v", err)
-		}
-		if err := db.Close(); err != nil {
-			t.Errorf("close storage: %v", err)
 		}
 	})
 	return n

@@ -34,25 +34,76 @@ var errNoRoute = errors.New("no such resource or method")
 // errBadRequest wraps what is wrong with the form of a request.
 var errBadRequest = errors.New("bad request")
 
-// handler answers one API request with a status and a body, or an error.
-type handler func(r *http.Request) (status int, body any, err error)
+// handler answers one API request with a status and a body, or an error. It is
+// given the body of the request, if there is one to read.
+type handler func(a *access, r *http.Request, body []byte) (status int, answer any, err error)
 
-func (s *Server) api(h handler) http.Handler {
+// api answers with h over the node's engine, or relays the request if the node has
+// none. A body of up to bodyMax bytes is read first, so that the engine is not
+// held while a slow peer sends; 0: there is none.
+func (s *Server) api(bodyMax int64, h handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		status, body, err := h(r)
-		if err != nil {
-			status, e := explain(ofQueue(err, r.PathValue("queue")))
-			if status == http.StatusInternalServerError {
-				s.log.Error("admin request", "method", r.Method, "path", r.URL.Path, "error", err)
-			}
-			if status == http.StatusServiceUnavailable {
-				w.Header().Set("Retry-After", "1")
-			}
-			writeError(w, status, e)
+		if s.access.Load() == nil {
+			s.relay(w, r)
 			return
 		}
-		writeJSON(w, status, body)
+		var body []byte
+		if bodyMax > 0 {
+			var err error
+			if body, err = readBody(r, bodyMax); err != nil {
+				s.answer(w, r, 0, nil, err)
+				return
+			}
+		}
+		status, answer, err := s.call(h, r, body)
+		s.answer(w, r, status, answer, err)
 	})
+}
+
+// call asks h within the engine's time.
+func (s *Server) call(h handler, r *http.Request, body []byte) (int, any, error) {
+	a := s.enter()
+	if a == nil {
+		return 0, nil, fmt.Errorf("%w any more", core.ErrNotPrimary)
+	}
+	defer a.leave()
+	status, answer, err := h(a, r, body)
+	if isStop(err) && (s.clustered() || s.access.Load() != a) {
+		// Whoever asks again is served by the next primary.
+		err = fmt.Errorf("%w any more: whether the request was carried out is unknown", core.ErrNotPrimary)
+	}
+	return status, answer, err
+}
+
+// isStop tells whether an engine gave err because it ends.
+func isStop(err error) bool {
+	return errors.Is(err, core.ErrStopped) || errors.Is(err, core.ErrNotPrimary)
+}
+
+// clustered tells whether the node is a member of a cluster.
+func (s *Server) clustered() bool { return s.options.Primary != nil || s.options.Cluster != nil }
+
+// own answers with h, which needs no engine.
+func (s *Server) own(h func(w http.ResponseWriter, r *http.Request) (int, any, error)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		status, answer, err := h(w, r)
+		s.answer(w, r, status, answer, err)
+	})
+}
+
+func (s *Server) answer(w http.ResponseWriter, r *http.Request, status int, body any, err error) {
+	if err == nil {
+		writeJSON(w, status, body)
+		return
+	}
+	status, e := explain(ofQueue(err, r.PathValue("queue")))
+	if status == http.StatusInternalServerError {
+		s.log.Error("admin request", "method", r.Method, "path", r.URL.Path, "error", err)
+	}
+	if status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", "1")
+	}
+	writeError(w, status, e)
 }
 
 func writeJSON(w http.ResponseWriter, status int, body any) {
@@ -152,9 +203,10 @@ func errorTable() []explained {
 		{core.ErrMissingGroup, http.StatusBadRequest, "missing_group"},
 		{core.ErrMissingDedupID, http.StatusBadRequest, "missing_dedup_id"},
 		{core.ErrDiskFull, http.StatusServiceUnavailable, "disk_full"},
+		// An engine stops with ErrStopped, also for the reason of the next.
+		{core.ErrNotPrimary, http.StatusServiceUnavailable, "not_primary"},
 		{core.ErrStopped, http.StatusServiceUnavailable, "stopped"},
 		{core.ErrDraining, http.StatusServiceUnavailable, "draining"},
-		{core.ErrNotPrimary, http.StatusServiceUnavailable, "not_primary"},
 		{core.ErrCorrupt, http.StatusInternalServerError, "corrupt"},
 		{core.ErrTooLarge, http.StatusRequestEntityTooLarge, "too_large"},
 		{core.ErrInvalidName, http.StatusBadRequest, "invalid_name"},
@@ -170,6 +222,8 @@ func errorTable() []explained {
 		{core.ErrInvalidConfig, http.StatusBadRequest, "invalid_settings"},
 		{core.ErrInvalidArgument, http.StatusBadRequest, "invalid_argument"},
 		{errNoRoute, http.StatusNotFound, "no_route"},
+		{errNoCluster, http.StatusNotFound, "no_cluster"},
+		{ErrClusterState, http.StatusConflict, "cluster_state"},
 		{errBadRequest, http.StatusBadRequest, "bad_request"},
 		// The peer is gone: nobody reads this.
 		{context.Canceled, http.StatusServiceUnavailable, "canceled"},

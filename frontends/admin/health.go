@@ -1,9 +1,12 @@
 package admin
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
+
+	"github.com/leasemq/broker/core"
 )
 
 // Check is one condition of readiness.
@@ -14,15 +17,20 @@ type Check struct {
 	Run func() (remark string, err error)
 }
 
-// engineCheck tells whether commits still succeed.
+// engineCheck tells whether commits still succeed. A node without an engine lacks
+// nothing here, and one that is losing it to the next primary neither: whether
+// clients are served all the same is for another check to say.
 func (s *Server) engineCheck() Check {
 	return Check{Name: "engine", Run: func() (string, error) {
-		select {
-		case <-s.engine.Failed():
-			return "", s.engine.Err()
-		default:
-			return "commits succeed", nil
+		a := s.access.Load()
+		if a == nil {
+			return "none, since this node is not primary", nil
 		}
+		err := a.engine.Err()
+		if errors.Is(err, core.ErrNotPrimary) {
+			return "ends, since this node is not primary any more", nil
+		}
+		return "commits succeed", err
 	}}
 }
 

@@ -14,11 +14,7 @@ import (
 // receiveWaitMax bounds the wait of one receive; clients ask again.
 const receiveWaitMax = 20 * time.Second
 
-func (s *Server) publish(r *http.Request) (int, any, error) {
-	b, err := readBody(r, publishBytesMax)
-	if err != nil {
-		return 0, nil, err
-	}
+func (a *access) publish(r *http.Request, b []byte) (int, any, error) {
 	var req PublishRequest
 	if err := decode(b, &req); err != nil {
 		return 0, nil, err
@@ -27,7 +23,7 @@ func (s *Server) publish(r *http.Request) (int, any, error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	q, err := s.client.Queue(r.Context(), r.PathValue("queue"))
+	q, err := a.client.Queue(r.Context(), r.PathValue("queue"))
 	if err != nil {
 		return 0, nil, err
 	}
@@ -36,7 +32,7 @@ func (s *Server) publish(r *http.Request) (int, any, error) {
 			return 0, nil, fmt.Errorf("%w: it has %d bytes, and the queue takes up to %d", core.ErrTooLarge, n, most)
 		}
 	}
-	out, err := s.client.Publish(r.Context(), r.PathValue("queue"), msgs, nil)
+	out, err := a.client.Publish(r.Context(), r.PathValue("queue"), msgs, nil)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -116,11 +112,7 @@ func (m NewMessage) message() (core.Message, error) {
 	return out, nil
 }
 
-func (s *Server) receive(r *http.Request) (int, any, error) {
-	b, err := readBody(r, settingsBytesMax)
-	if err != nil {
-		return 0, nil, err
-	}
+func (a *access) receive(r *http.Request, b []byte) (int, any, error) {
 	req := ReceiveRequest{Max: 1}
 	if err := decode(b, &req); err != nil {
 		return 0, nil, err
@@ -144,7 +136,7 @@ func (s *Server) receive(r *http.Request) (int, any, error) {
 			return 0, nil, fmt.Errorf("%w: a visibility timeout is not negative", core.ErrInvalidArgument)
 		}
 	}
-	got, err := s.client.Receive(r.Context(), r.PathValue("queue"), o, nil)
+	got, err := a.client.Receive(r.Context(), r.PathValue("queue"), o, nil)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -152,18 +144,14 @@ func (s *Server) receive(r *http.Request) (int, any, error) {
 	for i := range got {
 		d := &got[i]
 		m := showMessage(&d.Stored, d.State)
-		m.Receipt = string(s.client.AppendHandle(nil, d.Receipt))
+		m.Receipt = string(a.client.AppendHandle(nil, d.Receipt))
 		m.Redelivered = d.Redelivered
 		list.Messages[i] = m
 	}
 	return http.StatusOK, list, nil
 }
 
-func (s *Server) settle(r *http.Request) (int, any, error) {
-	b, err := readBody(r, settingsBytesMax)
-	if err != nil {
-		return 0, nil, err
-	}
+func (a *access) settle(r *http.Request, b []byte) (int, any, error) {
 	var req SettleRequest
 	if err := decode(b, &req); err != nil {
 		return 0, nil, err
@@ -182,7 +170,7 @@ func (s *Server) settle(r *http.Request) (int, any, error) {
 		}
 		settlements[i] = core.Settlement{Handle: x.Receipt, Action: action, Delay: time.Duration(x.Delay)}
 	}
-	errs, err := s.client.Settle(r.Context(), r.PathValue("queue"), settlements, nil)
+	errs, err := a.client.Settle(r.Context(), r.PathValue("queue"), settlements, nil)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -201,7 +189,7 @@ func namesOfAction() []string {
 	return []string{"delete", "extend", "release", "reject", "dead_letter"}
 }
 
-func (s *Server) peek(r *http.Request) (int, any, error) {
+func (a *access) peek(r *http.Request) (int, any, error) {
 	limit, err := number(r, "limit", 10, messagesMax)
 	if err != nil {
 		return 0, nil, err
@@ -210,12 +198,12 @@ func (s *Server) peek(r *http.Request) (int, any, error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	got, next, err := s.client.Peek(r.Context(), r.PathValue("queue"), after, limit)
+	got, next, err := a.client.Peek(r.Context(), r.PathValue("queue"), after, limit)
 	if err != nil {
 		return 0, nil, err
 	}
 	list := MessageList{Messages: make([]Message, len(got))}
-	now := s.engine.Now()
+	now := a.engine.Now()
 	for i := range got {
 		p := &got[i]
 		m := showMessage(&p.Stored, p.State)

@@ -30,7 +30,7 @@ func (s *Server) metrics() (http.Handler, error) {
 	all := append([]prometheus.Collector{
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		newQueueCollector(s.client, s.engine, s.options.MetricQueues, s.log),
+		newQueueCollector(s),
 	}, s.options.Collectors...)
 	for _, c := range all {
 		if err := registry.Register(c); err != nil {
@@ -47,21 +47,20 @@ func (s *Server) metrics() (http.Handler, error) {
 // queueCollector reads the counts of queues when it is scraped, so that nothing
 // is kept up to date for nobody.
 type queueCollector struct {
-	client *core.Client
-	engine *core.Engine
-	most   int
-	log    *slog.Logger
+	enter func() *access
+	most  int
+	log   *slog.Logger
 
 	messages, bytes, oldest, waiters, total, refused *prometheus.Desc
 	dropped                                          prometheus.Counter
 }
 
-func newQueueCollector(client *core.Client, engine *core.Engine, most int, log *slog.Logger) *queueCollector {
+func newQueueCollector(s *Server) *queueCollector {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(name, help, labels, nil)
 	}
 	return &queueCollector{
-		client: client, engine: engine, most: most, log: log,
+		enter: s.enter, most: s.options.MetricQueues, log: s.log,
 		messages: desc("broker_queue_messages", "Messages in a queue, by state.", "queue", "state"),
 		bytes:    desc("broker_queue_bytes", "Bytes of bodies and attributes in a queue.", "queue"),
 		oldest:   desc("broker_queue_oldest_message_age_seconds", "Age of the oldest message of a queue; 0 if it is empty.", "queue"),
@@ -83,32 +82,38 @@ func (c *queueCollector) Describe(ch chan<- *prometheus.Desc) {
 	c.dropped.Describe(ch)
 }
 
-// Collect reads the queues. What cannot be read is left out and logged.
+// Collect reads the queues, if the node has an engine. What cannot be read is left
+// out and logged.
 func (c *queueCollector) Collect(ch chan<- prometheus.Metric) {
+	defer c.dropped.Collect(ch)
+	a := c.enter()
+	if a == nil {
+		return
+	}
+	defer a.leave()
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeWait)
 	defer cancel()
-	names, total := c.largest(ctx)
+	names, total := c.largest(ctx, a)
 	for _, name := range names {
-		c.queue(ctx, ch, name)
+		c.queue(ctx, ch, a, name)
 	}
 	c.dropped.Add(float64(max(0, total-max(0, c.most))))
 	ch <- prometheus.MustNewConstMetric(c.total, prometheus.GaugeValue, float64(total))
-	n := c.engine.Refused()
+	n := a.engine.Refused()
 	for reason, v := range map[string]int64{"full": n.Full, "too_large": n.TooLarge, "no_queue": n.NoQueue} {
 		ch <- prometheus.MustNewConstMetric(c.refused, prometheus.CounterValue, float64(v), reason)
 	}
-	c.dropped.Collect(ch)
 }
 
 // largest returns the queues to show, those with the most messages, and how many
 // there are. Queues that are not shown are not loaded.
-func (c *queueCollector) largest(ctx context.Context) (names []string, total int) {
+func (c *queueCollector) largest(ctx context.Context, a *access) (names []string, total int) {
 	var kept []core.Backlog
-	byBacklog := func(a, b core.Backlog) int {
-		return cmp.Or(cmp.Compare(b.Messages, a.Messages), strings.Compare(a.Name, b.Name))
+	byBacklog := func(x, y core.Backlog) int {
+		return cmp.Or(cmp.Compare(y.Messages, x.Messages), strings.Compare(x.Name, y.Name))
 	}
 	for after := ""; ; {
-		page, err := c.client.Backlogs(ctx, after, queuesMax)
+		page, err := a.client.Backlogs(ctx, after, queuesMax)
 		if err != nil {
 			c.log.Warn("list queues for metrics", "error", err)
 			break
@@ -128,8 +133,8 @@ func (c *queueCollector) largest(ctx context.Context) (names []string, total int
 	return names, total
 }
 
-func (c *queueCollector) queue(ctx context.Context, ch chan<- prometheus.Metric, name string) {
-	st, err := c.client.Stats(ctx, name)
+func (c *queueCollector) queue(ctx context.Context, ch chan<- prometheus.Metric, a *access, name string) {
+	st, err := a.client.Stats(ctx, name)
 	if err != nil {
 		c.log.Debug("read queue for metrics", "queue", name, "error", err)
 		return
@@ -144,7 +149,7 @@ func (c *queueCollector) queue(ctx context.Context, ch chan<- prometheus.Metric,
 	gauge(c.waiters, float64(st.Waiters))
 	age := 0.0
 	if st.OldestAt != 0 {
-		age = max(0, float64(c.engine.Now()-st.OldestAt)/1000)
+		age = max(0, float64(a.engine.Now()-st.OldestAt)/1000)
 	}
 	gauge(c.oldest, age)
 }

@@ -8,11 +8,7 @@ import (
 	"github.com/leasemq/broker/core"
 )
 
-func (s *Server) startMove(r *http.Request) (int, any, error) {
-	b, err := readBody(r, settingsBytesMax)
-	if err != nil {
-		return 0, nil, err
-	}
+func (a *access) startMove(r *http.Request, b []byte) (int, any, error) {
 	var req MoveRequest
 	if err := decode(b, &req); err != nil {
 		return 0, nil, err
@@ -20,19 +16,19 @@ func (s *Server) startMove(r *http.Request) (int, any, error) {
 	if req.Rate < 0 || req.Rate > core.MoveRateMax {
 		return 0, nil, fmt.Errorf("%w: rate is %d, not 0 to %d", core.ErrInvalidArgument, req.Rate, core.MoveRateMax)
 	}
-	t, err := s.client.StartMove(r.Context(), core.MoveOptions{Source: r.PathValue("queue"), Destination: req.Destination, Rate: req.Rate})
+	t, err := a.client.StartMove(r.Context(), core.MoveOptions{Source: r.PathValue("queue"), Destination: req.Destination, Rate: req.Rate})
 	if err != nil {
 		return 0, nil, err
 	}
 	return http.StatusCreated, showMove(&t), nil
 }
 
-func (s *Server) listMoves(r *http.Request) (int, any, error) {
+func (a *access) listMoves(r *http.Request) (int, any, error) {
 	limit, err := number(r, "limit", core.MoveTasksKept, core.MoveTasksKept)
 	if err != nil {
 		return 0, nil, err
 	}
-	tasks, err := s.client.MoveTasks(r.Context(), r.PathValue("queue"), limit)
+	tasks, err := a.client.MoveTasks(r.Context(), r.PathValue("queue"), limit)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -43,12 +39,12 @@ func (s *Server) listMoves(r *http.Request) (int, any, error) {
 	return http.StatusOK, list, nil
 }
 
-func (s *Server) cancelMove(r *http.Request) (int, any, error) {
+func (a *access) cancelMove(r *http.Request) (int, any, error) {
 	id, err := strconv.ParseUint(r.PathValue("move"), 16, 64)
 	if err != nil {
 		return 0, nil, core.ErrNoMove
 	}
-	moved, err := s.client.CancelMove(r.Context(), r.PathValue("queue"), core.Seq(id))
+	moved, err := a.client.CancelMove(r.Context(), r.PathValue("queue"), core.Seq(id))
 	if err != nil {
 		return 0, nil, err
 	}

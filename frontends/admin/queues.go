@@ -19,19 +19,19 @@ type createRequest struct {
 	Settings Settings `json:"settings"`
 }
 
-func (s *Server) listQueues(r *http.Request) (int, any, error) {
+func (a *access) listQueues(r *http.Request) (int, any, error) {
 	limit, err := number(r, "limit", messagesMax, queuesMax)
 	if err != nil {
 		return 0, nil, err
 	}
 	q := r.URL.Query()
-	names, err := s.client.Queues(r.Context(), q.Get("prefix"), q.Get("after"), limit)
+	names, err := a.client.Queues(r.Context(), q.Get("prefix"), q.Get("after"), limit)
 	if err != nil {
 		return 0, nil, err
 	}
 	list := QueueList{Queues: make([]Queue, 0, len(names))}
 	for _, name := range names {
-		queue, err := s.look(r, name)
+		queue, err := a.look(r, name)
 		if status, _ := explain(err); err != nil && status == http.StatusNotFound {
 			continue // deleted since it was listed
 		}
@@ -47,23 +47,19 @@ func (s *Server) listQueues(r *http.Request) (int, any, error) {
 }
 
 // look returns the queue with its counts.
-func (s *Server) look(r *http.Request, name string) (Queue, error) {
-	q, err := s.client.Queue(r.Context(), name)
+func (a *access) look(r *http.Request, name string) (Queue, error) {
+	q, err := a.client.Queue(r.Context(), name)
 	if err != nil {
 		return Queue{}, err
 	}
-	st, err := s.client.Stats(r.Context(), name)
+	st, err := a.client.Stats(r.Context(), name)
 	if err != nil {
 		return Queue{}, err
 	}
 	return showQueue(q, st), nil
 }
 
-func (s *Server) createQueue(r *http.Request) (int, any, error) {
-	b, err := readBody(r, settingsBytesMax)
-	if err != nil {
-		return 0, nil, err
-	}
+func (a *access) createQueue(r *http.Request, b []byte) (int, any, error) {
 	// The defaults depend on the kind, so that it is read first.
 	var kinded struct {
 		Name     string `json:"name"`
@@ -77,6 +73,7 @@ func (s *Server) createQueue(r *http.Request) (int, any, error) {
 	kind := core.KindStandard
 	switch {
 	case kinded.Settings.Kind != "":
+		var err error
 		if kind, err = valueOf[core.QueueKind]("kind", kinded.Settings.Kind, namesOfKind()); err != nil {
 			return 0, nil, fmt.Errorf("%w: %w", core.ErrInvalidConfig, err)
 		}
@@ -87,17 +84,17 @@ func (s *Server) createQueue(r *http.Request) (int, any, error) {
 	if err := decode(b, &req); err != nil {
 		return 0, nil, err
 	}
-	cfg, err := s.configOf(req.Settings, nil)
+	cfg, err := a.configOf(req.Settings, nil)
 	if err != nil {
 		return 0, nil, err
 	}
 	// A queue that is there keeps the dead-letter queue it has.
-	if _, err := s.client.Queue(r.Context(), req.Name); errors.Is(err, core.ErrNoQueue) {
-		if err := s.checkDeadLetterQueue(r, cfg); err != nil {
+	if _, err := a.client.Queue(r.Context(), req.Name); errors.Is(err, core.ErrNoQueue) {
+		if err := a.checkDeadLetterQueue(r, cfg); err != nil {
 			return 0, nil, err
 		}
 	}
-	q, created, err := s.client.Declare(r.Context(), req.Name, cfg)
+	q, created, err := a.client.Declare(r.Context(), req.Name, cfg)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -108,7 +105,7 @@ func (s *Server) createQueue(r *http.Request) (int, any, error) {
 			return 0, nil, err
 		}
 	}
-	queue, err := s.look(r, req.Name)
+	queue, err := a.look(r, req.Name)
 	return status, queue, err
 }
 
@@ -149,16 +146,12 @@ func (s *Settings) keepAbsent(old Settings) {
 	}
 }
 
-func (s *Server) getQueue(r *http.Request) (int, any, error) {
-	queue, err := s.look(r, r.PathValue("queue"))
+func (a *access) getQueue(r *http.Request) (int, any, error) {
+	queue, err := a.look(r, r.PathValue("queue"))
 	return http.StatusOK, queue, err
 }
 
-func (s *Server) patchQueue(r *http.Request) (int, any, error) {
-	b, err := readBody(r, settingsBytesMax)
-	if err != nil {
-		return 0, nil, err
-	}
+func (a *access) patchQueue(r *http.Request, b []byte) (int, any, error) {
 	name := r.PathValue("queue")
 	edit := func(c *core.QueueConfig) error {
 		old := showSettings(*c)
@@ -169,14 +162,14 @@ func (s *Server) patchQueue(r *http.Request) (int, any, error) {
 			return err
 		}
 		settings.keepAbsent(old)
-		next, err := s.configOf(settings, c.Attributes)
+		next, err := a.configOf(settings, c.Attributes)
 		if err == nil {
 			*c = next
 		}
 		return err
 	}
 	// Other queues are looked at before the lock of this one is taken.
-	q, err := s.client.Queue(r.Context(), name)
+	q, err := a.client.Queue(r.Context(), name)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -185,25 +178,25 @@ func (s *Server) patchQueue(r *http.Request) (int, any, error) {
 		return 0, nil, err
 	}
 	if cfg.Redelivery.DeadLetterQueue != q.Config.Redelivery.DeadLetterQueue {
-		if err := s.checkDeadLetterQueue(r, cfg); err != nil {
+		if err := a.checkDeadLetterQueue(r, cfg); err != nil {
 			return 0, nil, err
 		}
 	}
-	if _, err := s.client.Configure(r.Context(), name, edit); err != nil {
+	if _, err := a.client.Configure(r.Context(), name, edit); err != nil {
 		return 0, nil, err
 	}
-	queue, err := s.look(r, name)
+	queue, err := a.look(r, name)
 	return http.StatusOK, queue, err
 }
 
 // checkDeadLetterQueue refuses a dead-letter queue that is not there, or that
 // orders its messages differently: messages would stay where they are.
-func (s *Server) checkDeadLetterQueue(r *http.Request, cfg core.QueueConfig) error {
+func (a *access) checkDeadLetterQueue(r *http.Request, cfg core.QueueConfig) error {
 	name := cfg.Redelivery.DeadLetterQueue
 	if name == "" {
 		return nil
 	}
-	dlq, err := s.client.Queue(r.Context(), name)
+	dlq, err := a.client.Queue(r.Context(), name)
 	switch {
 	case errors.Is(err, core.ErrNoQueue):
 		return fmt.Errorf("%w: there is no queue %s", core.ErrDeadLetterQueue, name)
@@ -215,12 +208,12 @@ func (s *Server) checkDeadLetterQueue(r *http.Request, cfg core.QueueConfig) err
 	return nil
 }
 
-func (s *Server) deleteQueue(r *http.Request) (int, any, error) {
-	return http.StatusNoContent, nil, s.client.Delete(r.Context(), r.PathValue("queue"))
+func (a *access) deleteQueue(r *http.Request) (int, any, error) {
+	return http.StatusNoContent, nil, a.client.Delete(r.Context(), r.PathValue("queue"))
 }
 
-func (s *Server) purgeQueue(r *http.Request) (int, any, error) {
-	return http.StatusNoContent, nil, s.client.Purge(r.Context(), r.PathValue("queue"))
+func (a *access) purgeQueue(r *http.Request) (int, any, error) {
+	return http.StatusNoContent, nil, a.client.Purge(r.Context(), r.PathValue("queue"))
 }
 
 // QueuePath returns the path of a queue in the API, or of what follows it.

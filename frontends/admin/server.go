@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -44,19 +45,29 @@ type Options struct {
 	// Profiles serves /debug/pprof. It is for development: a profile shows what
 	// the process does and slows it.
 	Profiles bool
+	// Primary returns the URL of the primary's admin listener, without a path, if
+	// it is known and not this node. While the node has no engine, requests that
+	// need one are relayed there. nil: the node is no member of a cluster. It
+	// answers at once.
+	Primary func() (url string, ok bool)
+	// PrimaryTransport sends what is relayed, such as with certificates. nil: a
+	// plain one, which trusts whom the system trusts.
+	PrimaryTransport http.RoundTripper
+	// Cluster answers /api/v1/cluster. nil: the node is no member of one.
+	Cluster Cluster
 }
 
 // Server is the admin frontend of one node.
 type Server struct {
-	engine  *core.Engine
-	client  *core.Client
+	access  atomic.Pointer[access] // nil: the node has no engine
 	log     *slog.Logger
 	options Options
+	proxy   http.Handler
 	handler http.Handler
 }
 
-// New returns a Server over engine. It fails when two collectors claim the same
-// metric.
+// New returns a Server over engine, which may be nil: see SetEngine. It fails
+// when two collectors claim the same metric.
 func New(engine *core.Engine, o Options) (*Server, error) {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
@@ -64,12 +75,9 @@ func New(engine *core.Engine, o Options) (*Server, error) {
 	if o.MetricQueues == 0 {
 		o.MetricQueues = metricQueuesMost
 	}
-	s := &Server{
-		engine:  engine,
-		client:  engine.Client(core.Principal{Origin: core.OriginAdmin}),
-		log:     o.Logger,
-		options: o,
-	}
+	s := &Server{log: o.Logger, options: o}
+	s.SetEngine(engine)
+	s.proxy = s.newProxy()
 	metrics, err := s.metrics()
 	if err != nil {
 		return nil, err
@@ -86,26 +94,7 @@ func (s *Server) routes(metrics http.Handler) http.Handler {
 	mux.HandleFunc("GET /health", s.readyz)
 	mux.Handle("GET /metrics", metrics)
 
-	mux.Handle("GET /api/v1/queues", s.api(s.listQueues))
-	mux.Handle("POST /api/v1/queues", s.api(s.createQueue))
-	mux.Handle("GET /api/v1/queues/{queue}", s.api(s.getQueue))
-	mux.Handle("PATCH /api/v1/queues/{queue}", s.api(s.patchQueue))
-	mux.Handle("DELETE /api/v1/queues/{queue}", s.api(s.deleteQueue))
-	mux.Handle("POST /api/v1/queues/{queue}/purge", s.api(s.purgeQueue))
-	mux.Handle("GET /api/v1/queues/{queue}/messages", s.api(s.peek))
-	mux.Handle("POST /api/v1/queues/{queue}/messages", s.api(s.publish))
-	mux.Handle("POST /api/v1/queues/{queue}/receive", s.api(s.receive))
-	mux.Handle("POST /api/v1/queues/{queue}/settle", s.api(s.settle))
-	mux.Handle("GET /api/v1/queues/{queue}/moves", s.api(s.listMoves))
-	mux.Handle("POST /api/v1/queues/{queue}/moves", s.api(s.startMove))
-	mux.Handle("DELETE /api/v1/queues/{queue}/moves/{move}", s.api(s.cancelMove))
-	mux.Handle("GET /api/v1/topics/bindings", s.api(s.listBindings))
-	mux.Handle("POST /api/v1/topics/bindings", s.api(s.bind))
-	mux.Handle("DELETE /api/v1/topics/bindings", s.api(s.unbind))
-	mux.Handle("POST /api/v1/topics/messages", s.api(s.publishTopic))
-	mux.Handle("GET /api/v1/topics/retained", s.api(s.listRetained))
-	mux.Handle("/api/", s.api(func(*http.Request) (int, any, error) { return 0, nil, errNoRoute }))
-
+	s.apiRoutes(mux)
 	if s.options.Profiles {
 		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 		mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
@@ -114,6 +103,39 @@ func (s *Server) routes(metrics http.Handler) http.Handler {
 		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	}
 	return mux
+}
+
+// apiRoutes adds what is below /api.
+func (s *Server) apiRoutes(mux *http.ServeMux) {
+	without := func(pattern string, h func(*access, *http.Request) (int, any, error)) {
+		mux.Handle(pattern, s.api(0, func(a *access, r *http.Request, _ []byte) (int, any, error) { return h(a, r) }))
+	}
+	with := func(pattern string, bodyMax int64, h handler) { mux.Handle(pattern, s.api(bodyMax, h)) }
+
+	without("GET /api/v1/queues", (*access).listQueues)
+	with("POST /api/v1/queues", settingsBytesMax, (*access).createQueue)
+	without("GET /api/v1/queues/{queue}", (*access).getQueue)
+	with("PATCH /api/v1/queues/{queue}", settingsBytesMax, (*access).patchQueue)
+	without("DELETE /api/v1/queues/{queue}", (*access).deleteQueue)
+	without("POST /api/v1/queues/{queue}/purge", (*access).purgeQueue)
+	without("GET /api/v1/queues/{queue}/messages", (*access).peek)
+	with("POST /api/v1/queues/{queue}/messages", publishBytesMax, (*access).publish)
+	with("POST /api/v1/queues/{queue}/receive", settingsBytesMax, (*access).receive)
+	with("POST /api/v1/queues/{queue}/settle", settingsBytesMax, (*access).settle)
+	without("GET /api/v1/queues/{queue}/moves", (*access).listMoves)
+	with("POST /api/v1/queues/{queue}/moves", settingsBytesMax, (*access).startMove)
+	without("DELETE /api/v1/queues/{queue}/moves/{move}", (*access).cancelMove)
+	without("GET /api/v1/topics/bindings", (*access).listBindings)
+	with("POST /api/v1/topics/bindings", settingsBytesMax, (*access).bind)
+	without("DELETE /api/v1/topics/bindings", (*access).unbind)
+	with("POST /api/v1/topics/messages", publishBytesMax, (*access).publishTopic)
+	without("GET /api/v1/topics/retained", (*access).listRetained)
+
+	mux.Handle("GET /api/v1/cluster", s.own(s.clusterStatus))
+	mux.Handle("POST /api/v1/cluster/handover", s.own(s.clusterHandover))
+	mux.Handle("POST /api/v1/cluster/verify", s.own(s.clusterVerify))
+	mux.Handle("POST /api/v1/cluster/reseed", s.own(s.clusterReseed))
+	mux.Handle("/api/", s.own(func(http.ResponseWriter, *http.Request) (int, any, error) { return 0, nil, errNoRoute }))
 }
 
 // Name is what the node calls this frontend.

@@ -56,10 +56,10 @@ func showSettings(c core.QueueConfig) Settings {
 // configOf returns the configuration that a request asks for with s. Attributes
 // are checked by who owns them, but for those of old, which may be of a time or a
 // frontend with other rules.
-func (s *Server) configOf(settings Settings, old map[string]string) (core.QueueConfig, error) {
+func (a *access) configOf(settings Settings, old map[string]string) (core.QueueConfig, error) {
 	c, err := settings.config()
-	if err == nil && s.options.SetAttributes != nil && !maps.Equal(c.Attributes, old) {
-		err = s.options.SetAttributes(&c, c.Attributes)
+	if err == nil && a.setAttributes != nil && !maps.Equal(c.Attributes, old) {
+		err = a.setAttributes(&c, c.Attributes)
 	}
 	return c, err
 }

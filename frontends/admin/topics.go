@@ -13,13 +13,13 @@ const (
 	retainedMax = 100  // retained values in one answer
 )
 
-func (s *Server) listBindings(r *http.Request) (int, any, error) {
+func (a *access) listBindings(r *http.Request) (int, any, error) {
 	limit, err := number(r, "limit", messagesMax, bindingsMax)
 	if err != nil {
 		return 0, nil, err
 	}
 	q := r.URL.Query()
-	got, err := s.client.Bindings(r.Context(), q.Get("queue"), q.Get("after"), limit)
+	got, err := a.client.Bindings(r.Context(), q.Get("queue"), q.Get("after"), limit)
 	if err != nil {
 		return 0, nil, ofQueue(err, q.Get("queue"))
 	}
@@ -35,34 +35,26 @@ func (s *Server) listBindings(r *http.Request) (int, any, error) {
 	return http.StatusOK, list, nil
 }
 
-func (s *Server) bind(r *http.Request) (int, any, error) {
-	b, err := readBody(r, settingsBytesMax)
-	if err != nil {
-		return 0, nil, err
-	}
+func (a *access) bind(r *http.Request, b []byte) (int, any, error) {
 	var req BindRequest
 	if err := decode(b, &req); err != nil {
 		return 0, nil, err
 	}
 	binding := core.Binding{Filter: req.Filter, Queue: req.Queue, Origin: core.OriginAdmin}
 	binding.Options.Selector = req.Selector
-	if err := s.client.Bind(r.Context(), binding); err != nil {
+	if err := a.client.Bind(r.Context(), binding); err != nil {
 		return 0, nil, ofTopic(ofQueue(err, req.Queue), req.Filter)
 	}
 	return http.StatusCreated, showBinding(&binding), nil
 }
 
-func (s *Server) unbind(r *http.Request) (int, any, error) {
+func (a *access) unbind(r *http.Request) (int, any, error) {
 	q := r.URL.Query()
-	err := s.client.Unbind(r.Context(), q.Get("filter"), q.Get("queue"))
+	err := a.client.Unbind(r.Context(), q.Get("filter"), q.Get("queue"))
 	return http.StatusNoContent, nil, ofQueue(err, q.Get("queue"))
 }
 
-func (s *Server) publishTopic(r *http.Request) (int, any, error) {
-	b, err := readBody(r, publishBytesMax)
-	if err != nil {
-		return 0, nil, err
-	}
+func (a *access) publishTopic(r *http.Request, b []byte) (int, any, error) {
 	var req TopicRequest
 	if err := decode(b, &req); err != nil {
 		return 0, nil, err
@@ -74,7 +66,7 @@ func (s *Server) publishTopic(r *http.Request) (int, any, error) {
 	for i := range msgs {
 		msgs[i].ID = core.NewMessageID()
 	}
-	out, err := s.client.PublishTopic(r.Context(), core.TopicPublish{Topic: req.Topic, Messages: msgs, Retain: req.Retain}, nil)
+	out, err := a.client.PublishTopic(r.Context(), core.TopicPublish{Topic: req.Topic, Messages: msgs, Retain: req.Retain}, nil)
 	if err != nil {
 		return 0, nil, ofTopic(err, req.Topic)
 	}
@@ -85,7 +77,7 @@ func (s *Server) publishTopic(r *http.Request) (int, any, error) {
 	return http.StatusOK, res, nil
 }
 
-func (s *Server) listRetained(r *http.Request) (int, any, error) {
+func (a *access) listRetained(r *http.Request) (int, any, error) {
 	limit, err := number(r, "limit", 10, retainedMax)
 	if err != nil {
 		return 0, nil, err
@@ -97,7 +89,7 @@ func (s *Server) listRetained(r *http.Request) (int, any, error) {
 	}
 	list := RetainedList{Retained: []Retained{}}
 	size, more := 0, false
-	err = s.client.Retained(r.Context(), filter, func(topic string, m *core.Stored) bool {
+	err = a.client.Retained(r.Context(), filter, func(topic string, m *core.Stored) bool {
 		if topic <= after { // values come in the order of their topics
 			return true
 		}
