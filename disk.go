@@ -23,7 +23,7 @@ func (g *diskGuard) report(full bool, _ uint64) {
 	g.applyLocked()
 }
 
-// guard says which engine to hold from now on.
+// guard says which engine to hold from now on; nil: none.
 func (g *diskGuard) guard(engine *core.Engine) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

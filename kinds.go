@@ -3,7 +3,9 @@ package broker
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"net"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -19,9 +21,34 @@ import (
 type Kind struct {
 	// Name is what --frontends calls it.
 	Name string
-	// Open makes the frontend over the engine of h and names its listeners. The
-	// node binds them and serves.
-	Open func(h Host) ([]Listener, error)
+	// Ports lists the listeners that the frontend has on a node of that
+	// configuration. They are bound for as long as the node runs.
+	Ports func(c configs.Config) []Port
+	// Open makes the frontend over the engine of h. A node of a cluster does so
+	// each time that it becomes the primary.
+	Open func(h Host) (Frontend, error)
+}
+
+// Port is an address at which a node listens.
+type Port struct {
+	Name    string // in Node.Addr and the ports file
+	Address string // host:port; the host of the configuration if it has none
+	// TLS has the frontend get connections that speak TLS, with the certificates of
+	// the configuration. If clients need one too, the port is guarded.
+	TLS bool
+	// Guarded says that clients have to prove who they are, so that other
+	// machines may reach the port.
+	Guarded bool
+}
+
+// Frontend is an open frontend.
+type Frontend struct {
+	// Serve has who serves each of the ports, by name. It returns when ctx has
+	// ended and the frontend has drained, and closes ln.
+	Serve map[string]func(ctx context.Context, ln net.Listener) error
+	// Reload takes over what of c may change while the frontend runs; nil: nothing
+	// may.
+	Reload func(c configs.Config) error
 }
 
 // Host is what a node gives its frontends.
@@ -37,28 +64,14 @@ type Host struct {
 	Collect func(prometheus.Collector)
 }
 
-// Listener is one address that a frontend serves.
-type Listener struct {
-	Name    string // in Node.Addr and the ports file
-	Address string // host:port; the host of the configuration if it has none
-	Serve   func(ctx context.Context, ln net.Listener) error
-	// TLS has Serve get connections that speak TLS, with the certificates of the
-	// configuration. If clients need one too, the listener is guarded.
-	TLS bool
-	// Guarded says that clients have to prove who they are, so that other
-	// machines may reach the listener.
-	Guarded bool
-	// Reload takes over what of c may change while the frontend runs; nil:
-	// nothing may.
-	Reload func(c configs.Config) error
-}
-
 // SQS is the frontend that speaks Amazon SQS.
 func SQS() Kind {
-	return Kind{Name: "sqs", Open: openSQS}
+	return Kind{Name: "sqs", Open: openSQS, Ports: func(c configs.Config) []Port {
+		return withTLS(Port{Name: "sqs", Address: c.SQS.Listen, Guarded: len(c.SQS.AccessKeys) > 0}, c.SQS.TLSListen)
+	}}
 }
 
-func openSQS(h Host) ([]Listener, error) {
+func openSQS(h Host) (Frontend, error) {
 	c := h.Config.SQS
 	requests := newRequestMetrics()
 	h.Collect(requests)
@@ -77,22 +90,25 @@ func openSQS(h Host) ([]Listener, error) {
 		RefuseSessionTokens: c.SessionTokens == "refuse",
 	})
 	if err != nil {
-		return nil, err
+		return Frontend{}, err
 	}
-	plain := Listener{
-		Name: server.Name(), Address: c.Listen, Serve: server.Serve, Guarded: len(c.AccessKeys) > 0,
+	return Frontend{
+		Serve:  serving("sqs", server.Serve),
 		Reload: func(c configs.Config) error { return server.SetAccessKeys(accessKeys(c.SQS)) },
-	}
-	return withTLS(plain, c.TLSListen), nil
+	}, nil
 }
 
-// withTLS adds a listener of the same frontend that speaks TLS, at address unless
-// that is empty.
-func withTLS(plain Listener, address string) []Listener {
-	if address == "" {
-		return []Listener{plain}
-	}
-	return []Listener{plain, {Name: plain.Name + tlsSuffix, Address: address, Serve: plain.Serve, Guarded: plain.Guarded, TLS: true}}
+// withTLS adds a port of the same frontend that speaks TLS, at address, and leaves
+// out those without an address.
+func withTLS(plain Port, address string) []Port {
+	secure := plain
+	secure.Name, secure.Address, secure.TLS = plain.Name+tlsSuffix, address, true
+	return slices.DeleteFunc([]Port{plain, secure}, func(p Port) bool { return p.Address == "" })
+}
+
+// serving has serve serve the port of that name, and the one that speaks TLS.
+func serving(name string, serve func(ctx context.Context, ln net.Listener) error) map[string]func(context.Context, net.Listener) error {
+	return map[string]func(context.Context, net.Listener) error{name: serve, name + tlsSuffix: serve}
 }
 
 // tlsSuffix ends the name of a listener that speaks TLS.
@@ -100,10 +116,12 @@ const tlsSuffix = "_tls"
 
 // STOMP is the frontend that speaks STOMP, over TCP and over WebSocket.
 func STOMP() Kind {
-	return Kind{Name: "stomp", Open: openSTOMP}
+	return Kind{Name: "stomp", Open: openSTOMP, Ports: func(c configs.Config) []Port {
+		return ofUsers(c, "stomp", c.STOMP.Listen, c.STOMP.TLSListen, c.STOMP.WSListen, c.STOMP.WSTLSListen)
+	}}
 }
 
-func openSTOMP(h Host) ([]Listener, error) {
+func openSTOMP(h Host) (Frontend, error) {
 	c := h.Config.STOMP
 	o := stomp.Options{
 		NoAutoCreate:     !c.AutoCreate && !h.Config.Dev,
@@ -127,10 +145,10 @@ func openSTOMP(h Host) ([]Listener, error) {
 	}
 	server, err := stomp.New(h.Engine, o)
 	if err != nil {
-		return nil, err
+		return Frontend{}, err
 	}
 	h.Collect(newSTOMPMetrics(server))
-	return h.withWeb(server, c.Listen, c.TLSListen, c.WSListen, c.WSTLSListen), nil
+	return overWeb(server), nil
 }
 
 // webServer is a frontend that is spoken over WebSocket, too.
@@ -139,23 +157,30 @@ type webServer interface {
 	ServeWebSocket(ctx context.Context, ln net.Listener) error
 }
 
-// withWeb returns the listeners of a frontend that users log in to.
-func (h Host) withWeb(s webServer, plain, tls, ws, wsTLS string) []Listener {
-	guarded := h.Authenticate != nil
-	listeners := withTLS(Listener{Name: s.Name(), Address: plain, Serve: s.Serve, Guarded: guarded}, tls)
-	web := withTLS(Listener{Name: s.Name() + "_ws", Address: ws, Serve: s.ServeWebSocket, Guarded: guarded}, wsTLS)
-	if ws == "" {
-		web = web[1:]
-	}
-	return append(listeners, web...)
+// ofUsers lists the ports of a frontend that users log in to.
+func ofUsers(c configs.Config, name, plain, tls, ws, wsTLS string) []Port {
+	guarded := c.UsersFile != ""
+	return append(withTLS(Port{Name: name, Address: plain, Guarded: guarded}, tls),
+		withTLS(Port{Name: name + webSuffix, Address: ws, Guarded: guarded}, wsTLS)...)
+}
+
+// webSuffix ends the name of a port of WebSocket.
+const webSuffix = "_ws"
+
+func overWeb(s webServer) Frontend {
+	serve := serving(s.Name(), s.Serve)
+	maps.Copy(serve, serving(s.Name()+webSuffix, s.ServeWebSocket))
+	return Frontend{Serve: serve}
 }
 
 // MQTT is the frontend that speaks MQTT, over TCP and over WebSocket.
 func MQTT() Kind {
-	return Kind{Name: "mqtt", Open: openMQTT}
+	return Kind{Name: "mqtt", Open: openMQTT, Ports: func(c configs.Config) []Port {
+		return ofUsers(c, "mqtt", c.MQTT.Listen, c.MQTT.TLSListen, c.MQTT.WSListen, c.MQTT.WSTLSListen)
+	}}
 }
 
-func openMQTT(h Host) ([]Listener, error) {
+func openMQTT(h Host) (Frontend, error) {
 	c := h.Config.MQTT
 	server, err := mqtt.New(h.Engine, mqtt.Options{
 		PacketBytesMax:   int(c.MaxPacket),
@@ -172,10 +197,10 @@ func openMQTT(h Host) ([]Listener, error) {
 		Logger:           h.Logger,
 	})
 	if err != nil {
-		return nil, err
+		return Frontend{}, err
 	}
 	h.Collect(mqttMetrics{server})
-	return h.withWeb(server, c.Listen, c.TLSListen, c.WSListen, c.WSTLSListen), nil
+	return overWeb(server), nil
 }
 
 func accessKeys(c configs.SQS) []sqs.AccessKey {

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -95,7 +96,7 @@ func storeFigures(m storage.Metrics) []figure {
 func (f figure) desc() *prometheus.Desc { return prometheus.NewDesc(f.name, f.help, nil, nil) }
 
 // storeMetrics reads the figures of the store when it is scraped.
-type storeMetrics struct{ db *storage.DB }
+type storeMetrics struct{ db *atomic.Pointer[storage.DB] }
 
 // Describe implements prometheus.Collector.
 func (s storeMetrics) Describe(ch chan<- *prometheus.Desc) {
@@ -106,7 +107,11 @@ func (s storeMetrics) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (s storeMetrics) Collect(ch chan<- prometheus.Metric) {
-	for _, f := range storeFigures(s.db.Metrics()) {
+	db := s.db.Load()
+	if db == nil {
+		return
+	}
+	for _, f := range storeFigures(db.Metrics()) {
 		ch <- prometheus.MustNewConstMetric(f.desc(), f.kind, f.value)
 	}
 }

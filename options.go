@@ -2,6 +2,7 @@ package broker
 
 import (
 	"log/slog"
+	"slices"
 
 	"github.com/leasemq/broker/configs"
 	"github.com/leasemq/broker/storage"
@@ -42,6 +43,11 @@ func (s *settings) kindNames() []string {
 		names = append(names, k.Name)
 	}
 	return names
+}
+
+// kind returns the kind of that name, which there is.
+func (s *settings) kind(name string) Kind {
+	return s.kinds[slices.IndexFunc(s.kinds, func(k Kind) bool { return k.Name == name })]
 }
 
 // Memory keeps everything in memory. It is the default.

@@ -25,15 +25,15 @@ const createsMax = 64
 
 // createQueues creates the queues of the configuration. One that is there stays
 // as it is; how it differs is logged.
-func (n *Node) createQueues(ctx context.Context) error {
+func (n *Node) createQueues(ctx context.Context, client *core.Client) error {
 	queues := n.settings.config.Queues
-	return together(len(queues), func(i int) error { return n.createQueue(ctx, queues[i]) })
+	return together(len(queues), func(i int) error { return n.createQueue(ctx, client, queues[i]) })
 }
 
 // createBindings binds the queues of the configuration to topics.
-func (n *Node) createBindings(ctx context.Context) error {
+func (n *Node) createBindings(ctx context.Context, client *core.Client) error {
 	bindings := n.settings.config.Topics.Bindings
-	return together(len(bindings), func(i int) error { return n.createBinding(ctx, bindings[i]) })
+	return together(len(bindings), func(i int) error { return n.createBinding(ctx, client, bindings[i]) })
 }
 
 // together calls f with 0 to n-1, many at a time.
@@ -111,13 +111,13 @@ func configOf(q configs.Queue) (core.QueueConfig, error) {
 	return cfg, setQueue(&cfg, q)
 }
 
-func (n *Node) createQueue(ctx context.Context, q configs.Queue) error {
+func (n *Node) createQueue(ctx context.Context, client *core.Client, q configs.Queue) error {
 	cfg, err := configOf(q)
 	if err != nil {
 		return fmt.Errorf("create queue %s: %w", q.Name, err)
 	}
 	q.SQSAttributes = cfg.Attributes // in their canonical form
-	present, created, err := n.Client().Declare(ctx, q.Name, cfg)
+	present, created, err := client.Declare(ctx, q.Name, cfg)
 	if errors.Is(err, core.ErrDeadLetterQueue) {
 		// It was set by a client, who must not keep the node from starting.
 		n.settings.log.Error("a queue of the configuration is not created", "queue", q.Name, "error", err)
@@ -136,8 +136,8 @@ func (n *Node) createQueue(ctx context.Context, q configs.Queue) error {
 	return nil
 }
 
-func (n *Node) createBinding(ctx context.Context, b configs.Binding) error {
-	err := n.Client().Bind(ctx, core.Binding{Filter: b.Filter, Queue: b.Queue, Origin: core.OriginCore})
+func (n *Node) createBinding(ctx context.Context, client *core.Client, b configs.Binding) error {
+	err := client.Bind(ctx, core.Binding{Filter: b.Filter, Queue: b.Queue, Origin: core.OriginCore})
 	switch {
 	case errors.Is(err, core.ErrNoQueue), errors.Is(err, core.ErrTooManyBindings):
 		// What clients did must not keep the node from starting.

@@ -3,11 +3,9 @@ package broker
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -29,30 +27,26 @@ const adminName = "admin"
 // Node is a running node.
 type Node struct {
 	settings *settings
-	db       *storage.DB
-	engine   *core.Engine
+	db       atomic.Pointer[storage.DB] // nil until it is open
 	disk     diskGuard
-	certs    *certificates     // nil: none are configured
-	users    *users            // nil: none are configured
-	addrs    map[string]string // by listener
+	fsync    prometheus.Histogram
+	certs    *certificates // nil: none are configured
+	users    *users        // nil: none are configured
+	ports    []*port       // of the frontends
+	admins   []*port
+	admin    *admin.Server
+	addrs    map[string]string    // by listener
+	term     atomic.Pointer[term] // nil: this node serves nobody
+	cluster  *clusterNode         // nil: it stands alone
 	draining atomic.Bool
 
-	services []service
-	serving  sync.WaitGroup // the frontends, without admin
-	broken   chan error     // a listener that ended by itself
+	mu     sync.Mutex
+	config configs.Config // as it was read last
 
-	stop context.CancelFunc
-	done chan struct{}
-	err  error // set before done is closed
-}
-
-// service is a bound listener and who serves it.
-type service struct {
-	name  string
-	ln    net.Listener
-	serve func(ctx context.Context, ln net.Listener) error
-	// reload is Listener.Reload.
-	reload func(c configs.Config) error
+	ended context.Context // ends when the node has to
+	stop  context.CancelFunc
+	done  chan struct{}
+	err   error // set before done is closed
 }
 
 // Run starts a node and returns once every listener is up. The node runs until
@@ -66,13 +60,19 @@ func Run(ctx context.Context, options ...Option) (*Node, error) {
 	if err := CheckQueues(s.config); err != nil {
 		return nil, err
 	}
-	n := &Node{settings: s, addrs: map[string]string{}, done: make(chan struct{})}
-	if err := n.open(ctx); err != nil {
+	n := &Node{settings: s, config: s.config, addrs: map[string]string{}, fsync: newFsyncHistogram(), done: make(chan struct{})}
+	run, stop := context.WithCancel(ctx)
+	n.ended, n.stop = run, stop
+	err := n.open(ctx)
+	var lead func() error
+	if err == nil {
+		lead, err = n.begin(run)
+	}
+	if err != nil {
+		stop()
 		return nil, errors.Join(err, n.close())
 	}
-	run, stop := context.WithCancel(ctx)
-	n.stop = stop
-	n.start(run)
+	n.start(lead)
 	return n, nil
 }
 
@@ -83,8 +83,15 @@ func (n *Node) Addr(listener string) string { return n.addrs[listener] }
 // Addrs returns the address of every listener.
 func (n *Node) Addrs() map[string]string { return maps.Clone(n.addrs) }
 
-// Client returns a way to the queues that needs no network.
-func (n *Node) Client() *core.Client { return n.engine.Client(core.Principal{Origin: core.OriginCore}) }
+// Client returns a way to the queues that needs no network. In a cluster it is of
+// use for as long as the node is the primary; nil: the node is not.
+func (n *Node) Client() *core.Client {
+	t := n.term.Load()
+	if t == nil {
+		return nil
+	}
+	return t.engine.Client(core.Principal{Origin: core.OriginCore})
+}
 
 // Reload takes over what may change while the node runs: the access keys of SQS,
 // and what the files of users and of TLS hold, whose names stay.
@@ -105,15 +112,19 @@ func (n *Node) Reload(c configs.Config) error {
 			errs = append(errs, fmt.Errorf("reload %w", err))
 		}
 	}
-	for _, s := range n.services {
-		if s.reload == nil {
-			continue
-		}
-		if err := s.reload(c); err != nil {
-			errs = append(errs, fmt.Errorf("reload %s: %w", s.name, err))
-		}
+	n.mu.Lock()
+	n.config.SQS.AccessKeys = c.SQS.AccessKeys // for terms to come
+	n.mu.Unlock()
+	if t := n.term.Load(); t != nil {
+		errs = append(errs, t.reload(c))
 	}
 	return errors.Join(errs...)
+}
+
+func (n *Node) currentConfig() configs.Config {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.config
 }
 
 // Wait returns when the node has stopped: nil if it was asked to, else why.
@@ -128,8 +139,8 @@ func (n *Node) Close() error {
 	return n.Wait()
 }
 
-// open builds the node from the bottom to the top. After an error, close frees
-// what was opened.
+// open binds the listeners, and opens what serves admins. After an error, close
+// frees what was opened.
 func (n *Node) open(ctx context.Context) error {
 	if files := n.settings.config.TLS; files.CertFile != "" {
 		certs, err := openCertificates(files, n.settings.log)
@@ -144,45 +155,105 @@ func (n *Node) open(ctx context.Context) error {
 			return err
 		}
 	}
-	fsync := newFsyncHistogram()
-	boot, err := n.openStorage(fsync)
-	if err != nil {
-		return err
-	}
-	n.engine, err = core.Open(core.Options{
-		Store: n.db, Committer: n.db, Boot: boot, Logger: n.settings.log,
-		AllowDeadLetter: allowDeadLetter(n.settings.config),
-	})
-	if err != nil {
-		return fmt.Errorf("open core: %w", err)
-	}
-	n.disk.guard(n.engine)
-	if err := n.createQueues(ctx); err != nil {
-		return err
-	}
-	if err := n.createBindings(ctx); err != nil {
-		return err
-	}
-
-	collectors := []prometheus.Collector{fsync, storeMetrics{n.db}, newBuildInfo(n.settings.version, n.settings.revision)}
-	for _, name := range n.settings.config.Enabled(n.settings.kindNames()) {
-		if err := n.openFrontend(ctx, name, &collectors); err != nil {
-			return err
+	for _, name := range n.frontends() {
+		for _, p := range n.settings.kind(name).Ports(n.settings.config) {
+			bound, err := n.bindPort(ctx, p)
+			if err != nil {
+				return err
+			}
+			n.ports = append(n.ports, bound)
 		}
 	}
-	return n.openAdmin(ctx, collectors)
+	return n.openAdmin(ctx)
 }
 
-func (n *Node) openStorage(fsync prometheus.Histogram) (core.Boot, error) {
+// frontends lists what is served here, by kind. A witness serves no clients.
+func (n *Node) frontends() []string {
+	if n.settings.config.Cluster.Witness {
+		return nil
+	}
+	return n.settings.config.Enabled(n.settings.kindNames())
+}
+
+func (n *Node) openAdmin(ctx context.Context) error {
+	c := n.settings.config
+	server, err := admin.New(nil, admin.Options{
+		Logger:       n.settings.log,
+		MetricQueues: cmp.Or(c.Admin.MetricQueues, -1),
+		Collectors: []prometheus.Collector{
+			n.fsync, storeMetrics{&n.db}, newBuildInfo(n.settings.version, n.settings.revision), termMetrics{&n.term},
+		},
+		Profiles: c.Dev,
+
+		SetAttributes: sqs.SetAttributes,
+		Checks: []admin.Check{
+			{Name: "disk", Run: n.disk.remark},
+			{Name: "listeners", Run: n.listening},
+			{Name: "cluster", Run: n.inCluster},
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("open admin: %w", err)
+	}
+	n.admin = server
+	for _, p := range withTLS(Port{Name: adminName, Address: c.Admin.Listen}, c.Admin.TLSListen) {
+		bound, err := n.bindPort(ctx, p)
+		if err != nil {
+			return err
+		}
+		n.admins = append(n.admins, bound)
+	}
+	return nil
+}
+
+// begin returns who leads the node until ctx ends: it returns when the node has
+// nothing more to serve, with the reason, nil if it was asked to end.
+func (n *Node) begin(ctx context.Context) (lead func() error, err error) {
+	if n.settings.config.Cluster.On() {
+		return n.beginCluster(ctx)
+	}
+	if c := n.settings.config.Node; !c.Memory {
+		if err := checkAlone(c.Data); err != nil {
+			return nil, err
+		}
+	}
+	boot, err := n.openStorage(n.settings.config.Node.Data, false)
+	if err != nil {
+		return nil, err
+	}
+	t, err := n.openTerm(ctx, core.Options{Committer: n.db.Load(), Boot: boot})
+	if err != nil {
+		return nil, err
+	}
+	if err := t.start(nil); err != nil {
+		return nil, err
+	}
+	return func() error {
+		reason := t.watch(ctx)
+		n.draining.Store(true)
+		t.drain(false)
+		return reason
+	}, nil
+}
+
+// stopping tells whether the node has to end.
+func (n *Node) stopping() bool { return n.ended.Err() != nil }
+
+// openStorage opens the store in dir. That of a node of a cluster is replicated.
+func (n *Node) openStorage(dir string, replicated bool) (core.Boot, error) {
 	c := n.settings.config
 	o := storage.Options{
-		Dir:          c.Node.Data,
+		Dir:          dir,
 		Memory:       c.Node.Memory,
 		SyncInterval: c.Storage.SyncInterval,
 		Profile:      storage.ProfileDefault(),
 		Logger:       n.settings.log,
 		OnDisk:       n.disk.report,
-		OnSync:       func(took time.Duration) { fsync.Observe(took.Seconds()) },
+		OnSync:       func(took time.Duration) { n.fsync.Observe(took.Seconds()) },
+		Replicated:   replicated,
+	}
+	if replicated {
+		o.SyncInterval = 0 // the log is what an answer waits for
 	}
 	if c.Node.Memory {
 		o.Dir = ""
@@ -203,87 +274,8 @@ func (n *Node) openStorage(fsync prometheus.Histogram) (core.Boot, error) {
 	if err != nil {
 		return core.Boot{}, err
 	}
-	n.db = db
+	n.db.Store(db)
 	return boot, nil
-}
-
-func (n *Node) openFrontend(ctx context.Context, name string, collectors *[]prometheus.Collector) error {
-	at := slices.IndexFunc(n.settings.kinds, func(k Kind) bool { return k.Name == name })
-	h := Host{
-		Engine:  n.engine,
-		Config:  n.settings.config,
-		Logger:  n.settings.log,
-		Version: n.settings.version,
-		Collect: func(c prometheus.Collector) { *collectors = append(*collectors, c) },
-	}
-	if n.users != nil {
-		h.Authenticate = n.users.verify
-	}
-	listeners, err := n.settings.kinds[at].Open(h)
-	if err != nil {
-		return fmt.Errorf("open frontend %s: %w", name, err)
-	}
-	for _, l := range listeners {
-		if err := n.bind(ctx, l); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (n *Node) openAdmin(ctx context.Context, collectors []prometheus.Collector) error {
-	c := n.settings.config
-	server, err := admin.New(n.engine, admin.Options{
-		Logger:       n.settings.log,
-		MetricQueues: cmp.Or(c.Admin.MetricQueues, -1),
-		Collectors:   collectors,
-		Profiles:     c.Dev,
-
-		SetAttributes: sqs.SetAttributes,
-		Checks: []admin.Check{
-			{Name: "disk", Run: n.disk.remark},
-			{Name: "listeners", Run: n.listening},
-		},
-	})
-	if err != nil {
-		return fmt.Errorf("open admin: %w", err)
-	}
-	for _, l := range withTLS(Listener{Name: adminName, Address: c.Admin.Listen, Serve: server.Serve}, c.Admin.TLSListen) {
-		if err := n.bind(ctx, l); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// bind opens the socket of l.
-func (n *Node) bind(ctx context.Context, l Listener) error {
-	if _, taken := n.addrs[l.Name]; taken {
-		return fmt.Errorf("listen for %s: another listener has that name", l.Name)
-	}
-	addr, err := n.settings.config.Resolve(l.Address)
-	guarded := l.Guarded || l.TLS && n.settings.config.TLS.ClientCAFile != ""
-	switch {
-	case err != nil:
-	case l.TLS && n.certs == nil:
-		err = errors.New("there is no certificate")
-	case !guarded:
-		err = n.settings.config.CheckExposure(addr)
-	}
-	if err != nil {
-		return fmt.Errorf("listen for %s: %w", l.Name, err)
-	}
-	var lc net.ListenConfig
-	ln, err := lc.Listen(ctx, "tcp", addr)
-	if err != nil {
-		return fmt.Errorf("listen for %s: %w", l.Name, err)
-	}
-	if l.TLS {
-		ln = tls.NewListener(ln, n.certs.server())
-	}
-	n.addrs[l.Name] = ln.Addr().String()
-	n.services = append(n.services, service{name: l.Name, ln: ln, serve: l.Serve, reload: l.Reload})
-	return nil
 }
 
 // listening is a check of readiness.
@@ -298,88 +290,65 @@ func (n *Node) listening() (string, error) {
 	return strings.Join(all, ", "), nil
 }
 
-// start serves every listener and waits for the end in the background.
-func (n *Node) start(ctx context.Context) {
-	n.broken = make(chan error, len(n.services))
-	// Frontends and admin end one after the other, hence not with ctx itself.
-	front, stopFront := context.WithCancel(context.WithoutCancel(ctx))
-	top, stopTop := context.WithCancel(context.WithoutCancel(ctx))
+// inCluster is a check of readiness.
+func (n *Node) inCluster() (string, error) {
+	if n.cluster == nil {
+		return "none: this node stands alone", nil
+	}
+	return n.cluster.ready()
+}
+
+// start serves admins for as long as lead runs, and then closes the node.
+func (n *Node) start(lead func() error) {
+	// Frontends and admin end one after the other.
+	top, stopTop := context.WithCancel(context.Background())
 	var admins sync.WaitGroup
-	for _, s := range n.services {
-		if strings.TrimSuffix(s.name, tlsSuffix) == adminName {
-			admins.Go(func() { n.serve(top, s) })
-			continue
-		}
-		n.serving.Go(func() { n.serve(front, s) })
+	broken := make(chan error, len(n.admins))
+	for _, p := range n.admins {
+		ln := n.secured(p, p.take(nil))
+		admins.Go(func() {
+			if err := n.admin.Serve(top, ln); err != nil && top.Err() == nil {
+				broken <- fmt.Errorf("listener %s: %w", p.Name, err)
+				n.stop()
+			}
+		})
 	}
 	go func() {
 		defer close(n.done)
-		reason := n.watch(ctx)
-		n.drain(stopFront)
+		reason := lead()
 		stopTop()
 		admins.Wait()
 		n.stop()
+		select {
+		case err := <-broken:
+			reason = errors.Join(reason, err)
+		default:
+		}
 		n.err = because(reason, n.close())
 	}()
-}
-
-func (n *Node) serve(ctx context.Context, s service) {
-	if err := s.serve(ctx, s.ln); err != nil && ctx.Err() == nil {
-		n.broken <- fmt.Errorf("listener %s: %w", s.name, err)
-	}
-}
-
-// watch returns when the node has to end: nil if it was asked to.
-func (n *Node) watch(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		return nil
-	case <-n.engine.Failed():
-		return n.engine.Err()
-	case <-n.db.Failed():
-		return n.db.Err()
-	case err := <-n.broken:
-		return err
-	}
-}
-
-// drain lets the frontends send the answers that are due. Those that take
-// longer than the configuration allows are answered by the core that it stops.
-func (n *Node) drain(stopFront context.CancelFunc) {
-	n.draining.Store(true)
-	n.engine.Drain()
-	stopFront()
-	drained := make(chan struct{})
-	go func() {
-		defer close(drained)
-		n.serving.Wait()
-	}()
-	select {
-	case <-drained:
-		return
-	case <-time.After(n.settings.config.Drain.Timeout):
-	case <-n.engine.Failed():
-	}
-	_ = n.engine.Close() // close returns its error
-	<-drained
 }
 
 // close closes the node from the core downwards. It returns why the engine
 // failed, if it did.
 func (n *Node) close() error {
 	var errs []error
-	for _, s := range n.services {
-		if err := s.ln.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
-			errs = append(errs, fmt.Errorf("close listener %s: %w", s.name, err))
-		}
+	n.closePorts()
+	for _, p := range n.admins {
+		p.close()
 	}
-	if n.engine != nil {
-		errs = append(errs, n.engine.Close())
+	if t := n.term.Load(); t != nil {
+		errs = append(errs, t.close())
 	}
-	if n.db != nil {
-		errs = append(errs, n.db.Close())
+	if db := n.db.Load(); db != nil {
+		errs = append(errs, db.Close())
 	}
 	return errors.Join(errs...)
+}
+
+func (n *Node) closePorts() {
+	for _, p := range n.ports {
+		p.close()
+	}
 }
 
 // because returns why the node ended. When it stopped by itself, closing its

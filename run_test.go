@@ -183,10 +183,15 @@ func TestRunChecksItsSettings(t *testing.T) {
 	}
 }
 
+// ports are those of a kind with one listener.
+func ports(name, address string) func(configs.Config) []broker.Port {
+	return func(configs.Config) []broker.Port { return []broker.Port{{Name: name, Address: address}} }
+}
+
 // failing is a frontend whose listener breaks when told to.
 func failing(broken <-chan struct{}) broker.Kind {
-	return broker.Kind{Name: "failing", Open: func(broker.Host) ([]broker.Listener, error) {
-		return []broker.Listener{{Name: "failing", Address: ":0", Serve: func(ctx context.Context, ln net.Listener) error {
+	return broker.Kind{Name: "failing", Ports: ports("failing", ":0"), Open: func(broker.Host) (broker.Frontend, error) {
+		return broker.Frontend{Serve: map[string]func(context.Context, net.Listener) error{"failing": func(ctx context.Context, ln net.Listener) error {
 			select {
 			case <-ctx.Done():
 				return ln.Close()
@@ -210,8 +215,8 @@ func TestABrokenListenerStopsTheNode(t *testing.T) {
 }
 
 func TestFrontendsCannotOpenTheNode(t *testing.T) {
-	kind := broker.Kind{Name: "x", Open: func(broker.Host) ([]broker.Listener, error) {
-		return []broker.Listener{{Name: "x", Address: "0.0.0.0:0"}}, nil
+	kind := broker.Kind{Name: "x", Ports: ports("x", "0.0.0.0:0"), Open: func(broker.Host) (broker.Frontend, error) {
+		return broker.Frontend{}, nil
 	}}
 	if node, err := broker.Run(t.Context(), broker.WithKinds(kind)); err == nil {
 		node.Close()
@@ -237,7 +242,9 @@ func TestListenerNamesAreUnique(t *testing.T) {
 }
 
 func TestAFrontendThatCannotOpenStopsTheStart(t *testing.T) {
-	kind := broker.Kind{Name: "x", Open: func(broker.Host) ([]broker.Listener, error) { return nil, errors.New("out of paper") }}
+	kind := broker.Kind{Name: "x", Ports: ports("x", ":0"), Open: func(broker.Host) (broker.Frontend, error) {
+		return broker.Frontend{}, errors.New("out of paper")
+	}}
 	if node, err := broker.Run(t.Context(), broker.WithKinds(kind)); err == nil || !strings.Contains(err.Error(), "frontend x: out of paper") {
 		if err == nil {
 			node.Close()
@@ -248,8 +255,8 @@ func TestAFrontendThatCannotOpenStopsTheStart(t *testing.T) {
 
 // slow is a frontend that drains only when the engine has been closed.
 func slow(closed chan<- error) broker.Kind {
-	return broker.Kind{Name: "slow", Open: func(h broker.Host) ([]broker.Listener, error) {
-		return []broker.Listener{{Name: "slow", Address: ":0", Serve: func(ctx context.Context, ln net.Listener) error {
+	return broker.Kind{Name: "slow", Ports: ports("slow", ":0"), Open: func(h broker.Host) (broker.Frontend, error) {
+		return broker.Frontend{Serve: map[string]func(context.Context, net.Listener) error{"slow": func(ctx context.Context, ln net.Listener) error {
 			<-ctx.Done()
 			client := h.Engine.Client(core.Principal{})
 			for {

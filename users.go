@@ -3,6 +3,7 @@ package broker
 import (
 	"fmt"
 	"os"
+	"strings"
 	"sync/atomic"
 
 	"github.com/leasemq/broker/core/auth"
@@ -38,3 +39,16 @@ func (u *users) reload() error {
 }
 
 func (u *users) verify(name, password string) bool { return u.current.Load().Verify(name, password) }
+
+// readUser reads the name and the password in a file, which are separated by a colon.
+func readUser(path string) (name, password string, err error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return "", "", err
+	}
+	name, password, ok := strings.Cut(strings.TrimSpace(string(b)), ":")
+	if !ok || name == "" {
+		return "", "", fmt.Errorf("%s is not USER:PASSWORD", path)
+	}
+	return name, password, nil
+}

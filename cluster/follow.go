@@ -109,6 +109,9 @@ func (m *Member) apply(e Entry, own *core.Change) (Step, error) {
 	}
 	if s.Epoch != nil {
 		m.epoch, m.mine = s.Epoch, s.Epoch.Instance == m.o.Instance && !s.Epoch.Vacant
+		if m.o.OnEpoch != nil {
+			m.o.OnEpoch(m.chain.At().Epoch, *s.Epoch)
+		}
 	}
 	var changes []*core.Change
 	switch {

@@ -49,9 +49,12 @@ type Options struct {
 	// ended. Until it returns nothing else is applied. If the lease is not lost by
 	// then, the Changes that are submitted to it still commit, and the member then
 	// hands over. An error ends the member.
-	Lead  func(ctx context.Context, l *Lease) error
-	Lease time.Duration // 0: LeaseDefault; the same on each node
-	Depth int           // records in flight, 1 to 8; 0: DepthDefault
+	Lead func(ctx context.Context, l *Lease) error
+	// OnEpoch is told of each epoch that begins, and by whom, on the goroutine of
+	// Run, which it must not hold up; nil: nobody is.
+	OnEpoch func(epoch uint32, e Epoch)
+	Lease   time.Duration // 0: LeaseDefault; the same on each node
+	Depth   int           // records in flight, 1 to 8; 0: DepthDefault
 	// Instance tells this process from those before it; zero: random.
 	Instance [16]byte
 	// Clock is a clock that also runs while the machine is suspended; nil: the

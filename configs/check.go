@@ -65,6 +65,7 @@ func (c Config) check(kinds []string, origins map[string]string) error {
 	k.limits(c)
 	k.queues(c)
 	k.bindings(c)
+	k.cluster(c)
 	return errors.Join(k.errs...)
 }
 

@@ -34,6 +34,7 @@ type Config struct {
 	STOMP     STOMP    `yaml:"stomp"`
 	MQTT      MQTT     `yaml:"mqtt"`
 	Admin     Admin    `yaml:"admin"`
+	Cluster   Cluster  `yaml:"cluster"`
 	Log       Log      `yaml:"log"`
 	Drain     Drain    `yaml:"drain"`
 
@@ -122,6 +123,30 @@ type MQTT struct {
 	QueueSize      int64         `yaml:"queue_size" unit:"bytes" doc:"The same in bytes; 1KiB to 1GiB."`
 }
 
+// Cluster makes the node one of several that keep one state.
+type Cluster struct {
+	Node         string   `yaml:"node" flag:"node" doc:"Name of this node in its cluster: up to 64 letters, digits and . _ -, unique and for good. Empty: the node stands alone."`
+	Name         string   `yaml:"name" doc:"Name of the cluster, the same on each node: up to 64 letters, digits, - and _."`
+	Witness      bool     `yaml:"witness" flag:"witness" doc:"Keep the log of the cluster, and no messages: the third of two brokers and a witness."`
+	Listen       string   `yaml:"listen" flag:"cluster-listen" doc:"Address at which the other nodes reach the log that this node keeps: HOST:PORT, or :PORT at the host of listen."`
+	RelayListen  string   `yaml:"relay_listen" doc:"Address at which standbys reach this node, to relay clients to it while it is the primary. Port 0 takes a free one, which the other nodes are told."`
+	GossipListen string   `yaml:"gossip_listen" flag:"gossip-listen" doc:"Address at which nodes find each other, over TCP and UDP."`
+	Join         []string `yaml:"join" flag:"join" doc:"Gossip addresses of nodes of the cluster, this one's too: all three at the first start, any of them later."`
+	Advertise    string   `yaml:"advertise" doc:"IP address at which the other nodes reach this one. Empty: that of each listener, which must be one address then."`
+	SecretFile   string   `yaml:"secret_file" doc:"File with what the nodes know each other by, the same on each: 16 bytes at least, such as openssl rand -hex 32 prints. Certificates and keys between the nodes derive from it. Empty: loopback alone."`
+
+	NATS               string        `yaml:"nats" doc:"URLs of the servers of a NATS cluster that keeps the log, such as nats://a:4222,nats://b:4222. Empty: the nodes keep it themselves."`
+	NATSUserFile       string        `yaml:"nats_user_file" doc:"File with USER:PASSWORD for cluster.nats. Empty: none is shown."`
+	NATSSystemUserFile string        `yaml:"nats_system_user_file" doc:"The same for a user of the system account, by which it is verified that the servers fsync each write. Empty: that stays unverified."`
+	AllowUnsyncedLog   bool          `yaml:"allow_unsynced_log" doc:"Use a log whose servers do not fsync each write. A loss of power may then lose what was acknowledged."`
+	LogSize            int64         `yaml:"log_size" unit:"bytes" doc:"Size of the log on disk, at most: what a standby that is away has not seen must fit; 64MiB to 1TiB, the same on each node. The disk must have room for it."`
+	Lease              time.Duration `yaml:"lease" doc:"How long the primary may be silent before a standby takes over, the same on each node; 300ms to 1m."`
+	TrimAfter          time.Duration `yaml:"trim_after" doc:"How long the log is kept for a standby that is away; one that comes later starts from a copy of the primary's state. 1s to 24h."`
+}
+
+// On tells whether the node is one of a cluster.
+func (c Cluster) On() bool { return c.Node != "" }
+
 // Admin configures the admin listener: health, metrics and the REST API.
 type Admin struct {
 	Listen       string `yaml:"listen" doc:"Address of the admin listener, written like sqs.listen."`
@@ -180,6 +205,15 @@ func Default() Config {
 			QueueSize:      16 << 20,
 		},
 		Admin: Admin{Listen: ":9325", MetricQueues: 200},
+		Cluster: Cluster{
+			Name:         "leasemq",
+			Listen:       ":6222",
+			RelayListen:  ":0",
+			GossipListen: ":7946",
+			LogSize:      4 << 30,
+			Lease:        2 * time.Second,
+			TrimAfter:    10 * time.Minute,
+		},
 		Log:   Log{Level: "info", Format: "text"},
 		Drain: Drain{Timeout: 4 * time.Second},
 	}

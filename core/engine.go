@@ -27,6 +27,10 @@ type Options struct {
 	// called source name it as its dead-letter queue; nil: every queue does. It is
 	// called without locks of queues, and must not call the engine.
 	AllowDeadLetter func(deadLetter *QueueConfig, source string) bool
+	// Covers tells whether the node is the primary at this moment; nil: always. It is
+	// asked before each answer that no commit stands behind, so that nobody is told
+	// what another primary has changed since. It must be cheap.
+	Covers func() bool
 }
 
 // windowBytesDefault is Options.WindowBytes when it is not given.
@@ -55,6 +59,7 @@ type Engine struct {
 	dedup       dedupFilter
 	returnedMax atomic.Int64 // returned messages of a lane in memory; smaller in tests
 	allowDead   func(deadLetter *QueueConfig, source string) bool
+	covers      func() bool // nil: always
 
 	draining  chan struct{}
 	drainOnce sync.Once
@@ -89,7 +94,7 @@ type Engine struct {
 // first touched.
 func Open(o Options) (*Engine, error) {
 	e := &Engine{
-		store: o.Store, log: o.Logger, boot: o.Boot, windowMax: o.WindowBytes, allowDead: o.AllowDeadLetter,
+		store: o.Store, log: o.Logger, boot: o.Boot, windowMax: o.WindowBytes, allowDead: o.AllowDeadLetter, covers: o.Covers,
 		draining: make(chan struct{}), failed: make(chan struct{}), closing: make(chan struct{}),
 		byName: make(map[string]*queue), reapWake: make(chan struct{}, 1),
 	}
@@ -246,10 +251,13 @@ func (e *Engine) fail(err error) error {
 	return e.failure
 }
 
-// up tells why nothing is answered any more, if so: the node has failed or was
-// closed.
+// up tells why nothing is answered any more, if so: the node has failed, was
+// closed, or is not the primary.
 func (e *Engine) up() error {
 	if !e.down.Load() {
+		if e.covers != nil && !e.covers() {
+			return ErrNotPrimary
+		}
 		return nil
 	}
 	if err := e.Err(); err != nil {

@@ -50,9 +50,15 @@ func (c *Client) Receive(ctx context.Context, name string, o ReceiveOptions, out
 		if err != nil {
 			return out, err
 		}
-		if out, err = q.receiveFirst(ctx, &o, out); err != errEvicted {
-			return out, err
+		n := len(out)
+		out, err = q.receiveFirst(ctx, &o, out)
+		if err == errEvicted {
+			continue
 		}
+		if err == nil && len(out) > n {
+			err = c.engine.up() // another primary may have given them away by now
+		}
+		return out, err
 	}
 }
 

@@ -29,6 +29,7 @@ type Node struct {
 	Relay   string            `json:"y,omitempty"` // host and port of the relay
 	Roles   []string          `json:"o,omitempty"`
 	Version string            `json:"v,omitempty"`
+	Leads   uint32            `json:"e,omitempty"` // the epoch in which it is the primary; 0: in none, so far as it knows
 	Applied uint64            `json:"a,omitempty"` // sequence of the log, some time ago
 	Expect  int               `json:"x,omitempty"` // with how many log members it boots first; see Gossip.Bootstrap
 	Leaving bool              `json:"l,omitempty"` // set by Gossip.Leave

@@ -1,6 +1,7 @@
 package jetstream
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -9,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -33,15 +35,18 @@ type ServerOptions struct {
 	MaxBytes int64
 	Logger   *slog.Logger // nil: slog.Default
 
-	listen   string // tests: address for clients
+	listen   string // tests: address for clients; else any of loopback
 	unsynced bool   // tests
 }
 
-// Server is a NATS server in this process, for the log alone: it listens for
-// other servers only, and fsyncs each write.
+// Server is a NATS server in this process, for the log alone, which fsyncs each
+// write. It has a listener for clients, without which it would have none for other
+// servers: at a port of loopback, with a password that only this process knows.
 type Server struct {
-	server *server.Server
-	secret string // of the connections from this process
+	server  *server.Server
+	options *server.Options
+	secret  string // of the connections from this process
+	routes  string // what the servers know each other by
 }
 
 const (
@@ -62,10 +67,10 @@ func StartServer(o ServerOptions) (*Server, error) {
 	if o.MaxBytes == 0 {
 		o.MaxBytes = MaxBytesDefault
 	}
-	s := &Server{secret: rand.Text()}
+	s := &Server{secret: rand.Text(), routes: o.Secret}
 	system := server.NewAccount("$SYS")
 	so := &server.Options{
-		ServerName: o.Name, DontListen: true, NoSigs: true, NoLog: true, MaxPayload: 8 << 20,
+		ServerName: o.Name, NoSigs: true, NoLog: true, MaxPayload: 8 << 20,
 		JetStream: true, StoreDir: o.Dir, JetStreamMaxMemory: 1 << 20, JetStreamMaxStore: o.MaxBytes + o.MaxBytes/4, SyncAlways: !o.unsynced,
 		Cluster: server.ClusterOpts{
 			Name: o.Cluster, Host: host, Port: port, Username: userLog, Password: o.Secret, TLSConfig: o.TLS,
@@ -80,15 +85,10 @@ func StartServer(o ServerOptions) (*Server, error) {
 	if o.TLS != nil {
 		so.Cluster.TLSTimeout = startWait.Seconds()
 	}
-	if o.listen != "" {
-		so.DontListen = false
-		if so.Host, so.Port, err = splitAddress(o.listen); err != nil {
-			return nil, err
-		}
+	if so.Host, so.Port, err = splitAddress(cmp.Or(o.listen, "127.0.0.1:0")); err != nil {
+		return nil, err
 	}
-	for _, address := range o.Routes {
-		so.Routes = append(so.Routes, &url.URL{Scheme: "nats-route", Host: address, User: url.UserPassword(userLog, o.Secret)})
-	}
+	s.options, so.Routes = so, s.routeURLs(o.Routes)
 	if s.server, err = server.NewServer(so); err != nil {
 		return nil, fmt.Errorf("server of the log: %w", err)
 	}
@@ -103,6 +103,29 @@ func StartServer(o ServerOptions) (*Server, error) {
 	}
 	return s, nil
 }
+
+func (s *Server) routeURLs(addresses []string) []*url.URL {
+	var urls []*url.URL
+	for _, address := range addresses {
+		urls = append(urls, &url.URL{Scheme: "nats-route", Host: address, User: url.UserPassword(userLog, s.routes)})
+	}
+	return urls
+}
+
+// SetRoutes says where the other servers are now. Who belongs to the log does not
+// change by it. It takes one caller at a time.
+func (s *Server) SetRoutes(addresses []string) error {
+	o := s.options.Clone()
+	o.Routes = s.routeURLs(addresses)
+	if err := s.server.ReloadOptions(o); err != nil {
+		return fmt.Errorf("routes of the log's server: %w", err)
+	}
+	s.options = o
+	return nil
+}
+
+// RouteAddress is where the server listens for other servers.
+func (s *Server) RouteAddress() string { return s.server.ClusterAddr().String() }
 
 func splitAddress(address string) (host string, port int, err error) {
 	tcp, err := net.ResolveTCPAddr("tcp", address)
@@ -144,13 +167,27 @@ func (s serverLog) write(level slog.Level, format string, v []any) {
 func (s serverLog) Noticef(format string, v ...any) { s.write(slog.LevelDebug, format, v) }
 
 // Warnf implements server.Logger.
-func (s serverLog) Warnf(format string, v ...any) { s.write(slog.LevelWarn, format, v) }
+func (s serverLog) Warnf(format string, v ...any) {
+	switch text := fmt.Sprintf(format, v...); {
+	case strings.HasPrefix(text, "Plaintext passwords"): // they are made by each process, and stand in no file
+	case strings.HasPrefix(text, "TLS certificate chain and hostname of solicited routes"): // our own check is not seen
+	default:
+		s.write(slog.LevelWarn, format, v)
+	}
+}
 
 // Fatalf implements server.Logger. The server ends by itself, not the process.
 func (s serverLog) Fatalf(format string, v ...any) { s.write(slog.LevelError, format, v) }
 
-// Errorf implements server.Logger.
-func (s serverLog) Errorf(format string, v ...any) { s.write(slog.LevelError, format, v) }
+// Errorf implements server.Logger. It is no error that a node is not there, which
+// the other nodes find out by themselves.
+func (s serverLog) Errorf(format string, v ...any) {
+	level := slog.LevelError
+	if strings.HasPrefix(format, "Error trying to connect to route") {
+		level = slog.LevelInfo
+	}
+	s.write(level, format, v)
+}
 
 // Debugf implements server.Logger.
 func (s serverLog) Debugf(format string, v ...any) { s.write(slog.LevelDebug, format, v) }

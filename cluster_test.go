@@ -1,0 +1,209 @@
+package broker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+
+	"github.com/leasemq/broker"
+	"github.com/leasemq/broker/configs"
+)
+
+// clusterOf is two brokers and a witness in this process.
+type clusterOf struct {
+	t      *testing.T
+	dir    string
+	gossip []string
+	log    []string
+	nodes  []*broker.Node
+}
+
+// freeAddresses returns addresses of loopback that nothing listens at, for TCP and
+// UDP.
+func freeAddresses(t *testing.T, n int) []string {
+	t.Helper()
+	var found []string
+	for len(found) < n {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ln.Close()
+		udp, err := net.ListenPacket("udp", ln.Addr().String())
+		if err != nil {
+			continue
+		}
+		defer udp.Close()
+		found = append(found, ln.Addr().String())
+	}
+	return found
+}
+
+func startCluster(t *testing.T) *clusterOf {
+	t.Helper()
+	c := &clusterOf{t: t, dir: t.TempDir(), gossip: freeAddresses(t, 3), log: freeAddresses(t, 3), nodes: make([]*broker.Node, 3)}
+	for i := range c.nodes {
+		c.start(i)
+	}
+	t.Cleanup(func() {
+		for i := range c.nodes {
+			c.stop(i)
+		}
+	})
+	return c
+}
+
+func (c *clusterOf) start(i int) {
+	c.t.Helper()
+	name := string(rune('a' + i))
+	node, err := broker.Run(context.Background(), broker.Data(filepath.Join(c.dir, name)), broker.WithLogger(slog.New(slog.DiscardHandler)),
+		broker.Edit(func(s *configs.Config) {
+			s.Cluster.Node, s.Cluster.Witness = name, i == 2
+			s.Cluster.Listen, s.Cluster.GossipListen, s.Cluster.Join = c.log[i], c.gossip[i], c.gossip
+			s.Cluster.LogSize = configs.LogSizeMin
+		}))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.nodes[i] = node
+}
+
+func (c *clusterOf) stop(i int) {
+	if c.nodes[i] == nil {
+		return
+	}
+	if err := c.nodes[i].Close(); err != nil {
+		c.t.Errorf("node %d: %v", i, err)
+	}
+	c.nodes[i] = nil
+}
+
+// primary waits for a node that leads.
+func (c *clusterOf) primary() int {
+	c.t.Helper()
+	for range 600 {
+		for i, n := range c.nodes {
+			if n != nil && n.Client() != nil {
+				return i
+			}
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	c.t.Fatal("there is no primary")
+	return -1
+}
+
+// sqs is a client of one node, which tries again for long.
+func (c *clusterOf) sqs(i int) *sqs.Client {
+	return sqs.New(sqs.Options{
+		Region: "us-east-1", BaseEndpoint: aws.String("http://" + c.nodes[i].Addr("sqs")),
+		Credentials: credentials.NewStaticCredentialsProvider("x", "x", ""), RetryMaxAttempts: 30,
+	})
+}
+
+// send sends a message by way of a node, and returns the URL of its queue.
+func (c *clusterOf) send(i int, body string) string {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
+	defer cancel()
+	client := c.sqs(i)
+	q, err := client.CreateQueue(ctx, &sqs.CreateQueueInput{QueueName: aws.String("q")})
+	if err == nil {
+		_, err = client.SendMessage(ctx, &sqs.SendMessageInput{QueueUrl: q.QueueUrl, MessageBody: aws.String(body)})
+	}
+	if err != nil {
+		c.t.Fatalf("send by node %d: %v", i, err)
+	}
+	return *q.QueueUrl
+}
+
+// receives checks what is in the queue, by way of a node, and deletes it.
+func (c *clusterOf) receives(i int, want ...string) {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
+	defer cancel()
+	client, url := c.sqs(i), aws.String("http://"+c.nodes[i].Addr("sqs")+"/000000000000/q")
+	var got []string
+	for len(got) < len(want) {
+		res, err := client.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{QueueUrl: url, MaxNumberOfMessages: 1, WaitTimeSeconds: 5})
+		if err != nil {
+			c.t.Fatalf("receive by node %d: %v", i, err)
+		}
+		for _, m := range res.Messages {
+			got = append(got, *m.Body)
+			if _, err := client.DeleteMessage(ctx, &sqs.DeleteMessageInput{QueueUrl: url, ReceiptHandle: m.ReceiptHandle}); err != nil {
+				c.t.Fatalf("delete by node %d: %v", i, err)
+			}
+		}
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		c.t.Errorf("node %d gives %q, want %q", i, got, want)
+	}
+}
+
+// TestClusterHandsOver stops the primary in order, twice, and starts it again: what
+// was sent by any node is received by any other.
+func TestClusterHandsOver(t *testing.T) {
+	c := startCluster(t)
+	first := c.primary()
+	second := 1 - first
+	c.send(second, "one")
+	c.send(first, "two")
+	began := time.Now()
+	c.stop(first)
+	if got := c.primary(); got != second {
+		t.Fatalf("node %d leads, want %d", got, second)
+	}
+	t.Logf("handed over after %v", time.Since(began))
+	c.receives(second, "one")
+	c.start(first)
+	c.send(first, "three")
+	c.receives(first, "two")
+	c.stop(second)
+	if got := c.primary(); got != first {
+		t.Fatalf("node %d leads, want %d", got, first)
+	}
+	c.receives(first, "three")
+	c.start(second)
+	if status, body := get(t, "http://"+c.nodes[2].Addr("admin")+"/readyz"); status != 200 {
+		t.Errorf("witness: /readyz answers %d %s", status, body)
+	}
+}
+
+func TestClusterDataIsNotTakenForAnother(t *testing.T) {
+	quiet := broker.WithLogger(slog.New(slog.DiscardHandler))
+	alone := t.TempDir()
+	node, err := broker.Run(t.Context(), broker.Data(alone), quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := node.Close(); err != nil {
+		t.Fatal(err)
+	}
+	addr := freeAddresses(t, 2)
+	in := func(name string) broker.Option {
+		return broker.Edit(func(s *configs.Config) {
+			s.Cluster.Node, s.Cluster.Listen, s.Cluster.GossipListen, s.Cluster.Join = name, addr[0], addr[1], addr[1:]
+		})
+	}
+	_ = refused(t, broker.Data(alone), in("a"), quiet)
+	member := t.TempDir()
+	if node, err = broker.Run(t.Context(), broker.Data(member), in("a"), quiet); err != nil {
+		t.Fatal(err)
+	}
+	// It waits for others, and ends all the same.
+	if err := node.Close(); err != nil && !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	_ = refused(t, broker.Data(member), quiet)
+	_ = refused(t, broker.Data(member), in("b"), quiet)
+}

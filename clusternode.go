@@ -1,0 +1,578 @@
+package broker
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/leasemq/broker/cluster"
+	"github.com/leasemq/broker/cluster/gossip"
+	"github.com/leasemq/broker/cluster/identity"
+	"github.com/leasemq/broker/cluster/jetstream"
+	"github.com/leasemq/broker/cluster/relay"
+	"github.com/leasemq/broker/configs"
+	"github.com/leasemq/broker/core"
+)
+
+// logMembers is how many nodes keep the log.
+const logMembers = 3
+
+// reconnectWait is between two tries to reach what is not there yet.
+const reconnectWait = 250 * time.Millisecond
+
+// clusterNode is a node as one of a cluster: a broker, which is the primary or a
+// standby, or a witness.
+type clusterNode struct {
+	node   *Node
+	config configs.Cluster
+	dir    string
+	log    *slog.Logger
+	id     *identity.Identity
+	relay  *port
+
+	gossip    *gossip.Gossip
+	forwarder *relay.Forwarder
+
+	mu      sync.Mutex
+	state   clusterState
+	server  *jetstream.Server // nil: the log is elsewhere, or not up yet
+	replica *jetstream.Log    // nil: not open yet
+	member  *cluster.Member   // nil: none runs
+	leader  leader            // who leads, as the log says
+	moved   chan struct{}     // leader has changed; capacity 1
+
+	leads      atomic.Uint32 // the epoch in which this node is the primary; 0: it is not
+	forwarding sync.WaitGroup
+	stopRelay  context.CancelFunc
+}
+
+// leader is who leads in an epoch.
+type leader struct {
+	epoch uint32
+	node  string // "": nobody, or not known yet
+}
+
+// beginCluster is begin of a node of a cluster. It finds the other nodes in the
+// background: without them, there is nothing to serve.
+func (n *Node) beginCluster(ctx context.Context) (func() error, error) {
+	c := n.settings.config
+	m := &clusterNode{node: n, config: c.Cluster, dir: c.Node.Data, log: n.settings.log, moved: make(chan struct{}, 1), stopRelay: func() {}}
+	state, err := openClusterState(m.dir, m.config.Name, m.config.Node, rand.Text)
+	if err != nil {
+		return nil, err
+	}
+	m.state = *state
+	secret := []byte(openSecret)
+	if file := m.config.SecretFile; file != "" {
+		if secret, err = identity.ReadSecret(file); err != nil {
+			return nil, fmt.Errorf("cluster.secret_file: %w", err)
+		}
+	}
+	if m.id, err = identity.New(secret, m.config.Name, m.config.Node); err != nil {
+		return nil, err
+	}
+	if m.forwarder, err = relay.NewForwarder(relay.ForwarderOptions{TLS: m.id.Client(), Logger: m.log}); err != nil {
+		return nil, err
+	}
+	if err := m.listen(ctx); err != nil {
+		return nil, err
+	}
+	n.cluster = m
+	return func() error { return m.run(ctx) }, nil
+}
+
+// openSecret is what nodes know each other by that only this machine can reach.
+const openSecret = "anyone on this machine"
+
+// listen binds what other nodes reach, and begins to look for them.
+func (m *clusterNode) listen(ctx context.Context) error {
+	c := m.node.settings.config
+	resolve := func(key, given string) (netip.AddrPort, error) {
+		addr, err := c.Resolve(given)
+		if err != nil {
+			return netip.AddrPort{}, fmt.Errorf("%s: %w", key, err)
+		}
+		tcp, err := net.ResolveTCPAddr("tcp", addr)
+		if err != nil {
+			return netip.AddrPort{}, fmt.Errorf("%s: %w", key, err)
+		}
+		a := tcp.AddrPort()
+		return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()), nil
+	}
+	gossipAt, err := resolve("cluster.gossip_listen", m.config.GossipListen)
+	if err != nil {
+		return err
+	}
+	logAt, err := resolve("cluster.listen", m.config.Listen)
+	if err != nil {
+		return err
+	}
+	relayAt, err := resolve("cluster.relay_listen", m.config.RelayListen)
+	if err != nil {
+		return err
+	}
+	o := gossip.Options{
+		ID: m.state.ID, Cluster: m.config.Name, Bind: gossipAt, Seeds: m.config.Join, Logger: m.log,
+		Node: gossip.Node{Name: m.config.Node, Version: m.node.settings.version, Clients: m.clients()},
+	}
+	if !m.config.Witness {
+		var lc net.ListenConfig
+		ln, err := lc.Listen(ctx, "tcp", relayAt.String())
+		if err != nil {
+			return fmt.Errorf("listen for the relay: %w", err)
+		}
+		m.relay = newPort(Port{Name: "relay"}, ln)
+		o.Node.Relay = m.advertised(ln.Addr().(*net.TCPAddr).AddrPort()).String()
+		o.Node.Roles = append(o.Node.Roles, roleBroker)
+	}
+	if m.config.NATS == "" {
+		o.Node.Route = m.advertised(logAt).String()
+		o.Node.Roles = append(o.Node.Roles, gossip.RoleLog)
+	}
+	if m.config.SecretFile != "" {
+		o.Keys = [][]byte{m.id.GossipKey()}
+	}
+	if m.config.Advertise != "" {
+		o.Advertise = m.advertised(gossipAt)
+	}
+	m.gossip, err = gossip.Start(o)
+	return err
+}
+
+// roleBroker is the role of the nodes that keep messages.
+const roleBroker = "broker"
+
+// clients lists where clients reach this node, by listener.
+func (m *clusterNode) clients() map[string]string {
+	clients := map[string]string{}
+	for name, addr := range m.node.addrs {
+		if a, err := netip.ParseAddrPort(addr); err == nil {
+			clients[name] = m.advertised(a).String()
+		}
+	}
+	return clients
+}
+
+// advertised is a as the others reach it.
+func (m *clusterNode) advertised(a netip.AddrPort) netip.AddrPort {
+	if ip, err := netip.ParseAddr(m.config.Advertise); err == nil {
+		return netip.AddrPortFrom(ip, a.Port())
+	}
+	return a
+}
+
+// run is the life of the node in its cluster.
+func (m *clusterNode) run(ctx context.Context) error {
+	m.startRelay()
+	watching, stopWatch := context.WithCancel(context.WithoutCancel(ctx))
+	var watch sync.WaitGroup
+	watch.Go(func() { m.watchLeader(watching) })
+	err := m.join(ctx)
+	m.node.draining.Store(true)
+	m.node.closePorts()
+	m.endRelay()
+	stopWatch()
+	watch.Wait()
+	return errors.Join(err, m.leave())
+}
+
+// join finds the log and follows it until ctx ends.
+func (m *clusterNode) join(ctx context.Context) error {
+	if err := m.openLog(ctx); err != nil {
+		return unlessEnded(ctx, err)
+	}
+	if m.config.Witness {
+		m.log.Info("this node is a witness: it keeps the log")
+		<-ctx.Done()
+		return nil
+	}
+	if _, err := m.node.openStorage(filepath.Join(m.dir, clusterStoreDir), true); err != nil {
+		return err
+	}
+	member, err := cluster.New(cluster.Options{
+		Node: m.config.Node, Rank: m.rank(), Log: m.replica, Store: m.node.db.Load(), Lead: m.lead,
+		Lease: m.config.Lease, OnEpoch: m.heardEpoch, Logger: m.log,
+	})
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	m.member = member
+	m.mu.Unlock()
+	return unlessEnded(ctx, m.follow(ctx, member))
+}
+
+// follow runs the member until ctx ends, or either it or the store fails.
+func (m *clusterNode) follow(ctx context.Context, member *cluster.Member) error {
+	following, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	db := m.node.db.Load()
+	go func() {
+		select {
+		case <-db.Failed():
+			cancel(db.Err())
+		case <-following.Done():
+		}
+	}()
+	err := member.Run(following)
+	if err == nil && ctx.Err() == nil {
+		err = context.Cause(following)
+	}
+	return err
+}
+
+// unlessEnded is err, but for what comes of the end of ctx.
+func unlessEnded(ctx context.Context, err error) error {
+	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, ctx.Err())) {
+		return nil
+	}
+	return err
+}
+
+// rank says in which order standbys take over: by name.
+func (m *clusterNode) rank() int {
+	rank := 0
+	for _, other := range m.state.Log {
+		if !other.Witness && other.Node < m.config.Node {
+			rank++
+		}
+	}
+	return rank
+}
+
+// openLog opens the log, with a server of it in this process unless it is elsewhere.
+func (m *clusterNode) openLog(ctx context.Context) error {
+	o := jetstream.Options{
+		Name: m.config.Name, Generation: m.state.Generation, MaxBytes: m.config.LogSize,
+		AllowUnsynced: m.config.AllowUnsyncedLog, AckTimeout: m.config.Lease, Logger: m.log,
+	}
+	var err error
+	if m.config.NATS != "" {
+		o.Conn, o.System, err = m.connect(ctx)
+	} else {
+		o.Server, o.Prefer = m.config.Node, ""
+		o.Conn, o.System, err = m.startServer(ctx)
+		for _, other := range m.state.Log {
+			if other.Witness {
+				o.Prefer = other.Node
+			}
+		}
+	}
+	if err != nil || m.config.Witness {
+		return err
+	}
+	replica, err := jetstream.Open(ctx, o)
+	if err != nil {
+		return fmt.Errorf("open log: %w", err)
+	}
+	m.mu.Lock()
+	m.replica = replica
+	m.mu.Unlock()
+	m.log.Info("log is open", "durability", replica.Durability().String())
+	return nil
+}
+
+// startServer starts this node's server of the log, once it is known who the others
+// are.
+func (m *clusterNode) startServer(ctx context.Context) (conn, system *nats.Conn, err error) {
+	if err := m.knowLogMembers(ctx); err != nil {
+		return nil, nil, err
+	}
+	listen, err := m.node.settings.config.Resolve(m.config.Listen)
+	if err != nil {
+		return nil, nil, err
+	}
+	server, err := jetstream.StartServer(jetstream.ServerOptions{
+		Name: m.config.Node, Cluster: m.config.Name, Dir: filepath.Join(m.dir, clusterLogDir), Listen: listen,
+		Routes: m.routes(), Secret: m.id.Password(), TLS: m.id.Peers(), MaxBytes: m.config.LogSize, Logger: m.log,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	m.mu.Lock()
+	m.server = server
+	m.mu.Unlock()
+	if conn, err = server.Connect(); err != nil {
+		return nil, nil, err
+	}
+	system, err = server.System()
+	return conn, system, err
+}
+
+// knowLogMembers waits, at the first start, until all who keep the log are there.
+func (m *clusterNode) knowLogMembers(ctx context.Context) error {
+	if len(m.state.Log) > 0 {
+		return nil
+	}
+	m.log.Info("waiting for the nodes that keep the log", "nodes", logMembers, "join", strings.Join(m.config.Join, ", "))
+	found, err := m.gossip.Bootstrap(ctx, logMembers)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, other := range found {
+		m.state.Log = append(m.state.Log, logMember{Node: other.Node.Name, Route: other.Node.Route, Witness: !slices.Contains(other.Node.Roles, roleBroker)})
+	}
+	slices.SortFunc(m.state.Log, func(a, b logMember) int { return cmp.Compare(a.Node, b.Node) })
+	return m.state.save(m.dir)
+}
+
+// routes lists where the servers of the log reach each other.
+func (m *clusterNode) routes() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var routes []string
+	for _, other := range m.state.Log {
+		routes = append(routes, other.Route)
+	}
+	return routes
+}
+
+// connect reaches the NATS cluster of the configuration.
+func (m *clusterNode) connect(ctx context.Context) (conn, system *nats.Conn, err error) {
+	reach := func(key, file string) (*nats.Conn, error) {
+		var user nats.Option
+		if file != "" {
+			name, password, err := readUser(file)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", key, err)
+			}
+			user = nats.UserInfo(name, password)
+		}
+		for complained := false; ; complained = true {
+			options := []nats.Option{nats.Name("leasemq " + m.config.Node)}
+			if user != nil {
+				options = append(options, user)
+			}
+			c, err := jetstream.Connect(m.config.NATS, options...)
+			if err == nil {
+				return c, nil
+			}
+			if !complained {
+				m.log.Warn("servers of the log are not reached: trying on", "error", err)
+			}
+			select {
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			case <-time.After(reconnectWait):
+			}
+		}
+	}
+	if conn, err = reach("cluster.nats_user_file", m.config.NATSUserFile); err != nil || m.config.NATSSystemUserFile == "" {
+		return conn, nil, err
+	}
+	system, err = reach("cluster.nats_system_user_file", m.config.NATSSystemUserFile)
+	return conn, system, err
+}
+
+// lead is the life of this node as the primary.
+func (m *clusterNode) lead(ctx context.Context, lease *cluster.Lease) error {
+	m.endRelay()
+	err := m.serveTerm(ctx, lease)
+	if ctx.Err() == nil || !m.node.stopping() {
+		m.startRelay()
+	}
+	if errors.Is(err, core.ErrNotPrimary) {
+		return nil // the lease is over, which the member knows
+	}
+	return err
+}
+
+func (m *clusterNode) serveTerm(ctx context.Context, lease *cluster.Lease) error {
+	n := m.node
+	receiver, err := relay.NewReceiver(relay.ReceiverOptions{TLS: m.id.Server(), Logger: m.log})
+	if err != nil {
+		return err
+	}
+	t, err := n.openTerm(ctx, core.Options{Committer: lease, Boot: lease.Boot(), Covers: lease.Covers})
+	if err != nil {
+		return unlessEnded(ctx, err)
+	}
+	relaying, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var received sync.WaitGroup
+	received.Go(func() {
+		if err := receiver.Serve(relaying, m.relay.take(nil)); err != nil {
+			m.log.Error("relay ends", "error", err)
+		}
+	})
+	defer received.Wait()
+	defer stop()
+	if err := t.start(receiver.Listen); err != nil {
+		return errors.Join(err, t.close())
+	}
+	m.setLeads(lease.Epoch())
+	reason := t.watch(ctx)
+	m.setLeads(0)
+	if n.stopping() {
+		n.draining.Store(true)
+	}
+	t.drain(!lease.Covers())
+	return because(reason, t.close())
+}
+
+// setLeads tells the others whether this node is the primary.
+func (m *clusterNode) setLeads(epoch uint32) {
+	m.leads.Store(epoch)
+	if err := m.gossip.Update(func(g *gossip.Node) { g.Leads = epoch }); err != nil {
+		m.log.Warn("the other nodes are not told who is the primary", "error", err)
+	}
+}
+
+// startRelay has the ports relay clients to the primary.
+func (m *clusterNode) startRelay() {
+	ctx, stop := context.WithCancel(context.Background())
+	m.mu.Lock()
+	m.stopRelay = stop
+	m.mu.Unlock()
+	for _, p := range m.node.ports {
+		ln := p.take(nil)
+		m.forwarding.Go(func() {
+			if err := m.forwarder.Serve(ctx, p.Name, ln); err != nil && ctx.Err() == nil && !errors.Is(err, net.ErrClosed) {
+				m.log.Error("listener relays no more", "listener", p.Name, "error", err)
+				m.node.stop()
+			}
+		})
+	}
+}
+
+// endRelay closes all connections that are relayed, and waits until that is done.
+func (m *clusterNode) endRelay() {
+	m.mu.Lock()
+	stop := m.stopRelay
+	m.mu.Unlock()
+	stop()
+	m.forwarding.Wait()
+}
+
+// heardEpoch takes what the log says of who leads.
+func (m *clusterNode) heardEpoch(epoch uint32, e cluster.Epoch) {
+	m.mu.Lock()
+	m.leader = leader{epoch: epoch}
+	if !e.Vacant {
+		m.leader.node = e.Node
+	}
+	m.mu.Unlock()
+	select {
+	case m.moved <- struct{}{}:
+	default:
+	}
+}
+
+// watchLeader keeps the forwarder, and the routes of the log's server, to what the
+// other nodes say of themselves.
+func (m *clusterNode) watchLeader(ctx context.Context) {
+	for ctx.Err() == nil {
+		members, changed := m.gossip.Watch()
+		m.forwarder.SetPrimary(m.primaryAmong(members))
+		m.learnRoutes(members)
+		select {
+		case <-changed:
+		case <-m.moved:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// primaryAmong finds the node that clients are relayed to: who leads by what the log
+// says, or, after a start, by what it says itself.
+func (m *clusterNode) primaryAmong(members []gossip.Member) relay.Primary {
+	m.mu.Lock()
+	led := m.leader
+	m.mu.Unlock()
+	var p relay.Primary
+	for _, other := range members {
+		g := other.Node
+		if other.State != gossip.Alive || g.Relay == "" || g.Leads == 0 || g.Leads < led.epoch || g.Leads <= p.Epoch {
+			continue
+		}
+		p = relay.Primary{Node: g.Name, Address: g.Relay, Epoch: g.Leads}
+	}
+	return p
+}
+
+// learnRoutes tells the log's server of nodes that are elsewhere than before.
+func (m *clusterNode) learnRoutes(members []gossip.Member) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	changed := false
+	for i := range m.state.Log {
+		for _, other := range members {
+			known := &m.state.Log[i]
+			if g := other.Node; other.State == gossip.Alive && g.Name == known.Node && g.Route != "" && g.Route != known.Route {
+				known.Route, changed = g.Route, true
+			}
+		}
+	}
+	if !changed {
+		return
+	}
+	if err := m.state.save(m.dir); err != nil {
+		m.log.Error("new addresses of nodes are not kept", "error", err)
+	}
+	if m.server == nil {
+		return
+	}
+	var routes []string
+	for _, other := range m.state.Log {
+		routes = append(routes, other.Route)
+	}
+	if err := m.server.SetRoutes(routes); err != nil {
+		m.log.Error("new addresses of nodes are not taken over", "error", err)
+	}
+}
+
+// ready is a check of readiness: clients are served here, or relayed.
+func (m *clusterNode) ready() (string, error) {
+	if m.leads.Load() != 0 {
+		return fmt.Sprintf("primary in epoch %d", m.leads.Load()), nil
+	}
+	members, _ := m.gossip.Watch()
+	switch p := m.primaryAmong(members); {
+	case m.config.Witness:
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.server == nil {
+			return "", errors.New("witness waits for the other nodes")
+		}
+		return "witness", nil
+	case p.Node == "" || p.Node == m.config.Node:
+		return "", errors.New("there is no primary")
+	default:
+		return fmt.Sprintf("standby of %s, primary in epoch %d", p.Node, p.Epoch), nil
+	}
+}
+
+// leave closes what the node has with the others.
+func (m *clusterNode) leave() error {
+	var errs []error
+	m.mu.Lock()
+	replica, server := m.replica, m.server
+	m.mu.Unlock()
+	if replica != nil {
+		errs = append(errs, replica.Close())
+	}
+	if server != nil {
+		server.Close()
+	}
+	if err := m.gossip.Leave(); err != nil {
+		m.log.Info("the other nodes may not know that this one leaves", "error", err)
+	}
+	if m.relay != nil {
+		m.relay.close()
+	}
+	return errors.Join(errs...)
+}
