@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -242,15 +243,17 @@ func unlessEnded(ctx context.Context, err error) error {
 	return err
 }
 
-// rank says in which order standbys take over: by name.
+// rank says in which order standbys take over: by name. The first two share the
+// first place, since one of them often is the primary that is lost; should both be
+// standbys, the log decides.
 func (m *clusterNode) rank() int {
-	rank := 0
+	rank := -1
 	for _, other := range m.state.Log {
 		if !other.Witness && other.Node < m.config.Node {
 			rank++
 		}
 	}
-	return rank
+	return max(rank, 0)
 }
 
 // openLog opens the log, with a server of it in this process unless it is elsewhere.
@@ -295,9 +298,13 @@ func (m *clusterNode) startServer(ctx context.Context) (conn, system *nats.Conn,
 	if err != nil {
 		return nil, nil, err
 	}
+	var secure *tls.Config
+	if m.config.SecretFile != "" {
+		secure = m.id.Peers()
+	}
 	server, err := jetstream.StartServer(jetstream.ServerOptions{
 		Name: m.config.Node, Cluster: m.config.Name, Dir: filepath.Join(m.dir, clusterLogDir), Listen: listen,
-		Routes: m.routes(), Secret: m.id.Password(), TLS: m.id.Peers(), MaxBytes: m.config.LogSize, Logger: m.log,
+		Routes: m.routes(), Secret: m.id.Password(), TLS: secure, MaxBytes: m.config.LogSize, Logger: m.log,
 	})
 	if err != nil {
 		return nil, nil, err
@@ -495,11 +502,13 @@ func (m *clusterNode) primaryAmong(members []gossip.Member) relay.Primary {
 	m.mu.Unlock()
 	var p relay.Primary
 	for _, other := range members {
-		g := other.Node
-		if other.State != gossip.Alive || g.Relay == "" || g.Leads == 0 || g.Leads < led.epoch || g.Leads <= p.Epoch {
-			continue
+		switch g := other.Node; {
+		case g.Relay == "" || led.epoch > 0 && g.Name != led.node && g.Leads <= led.epoch:
+		case led.epoch > 0 && g.Name == led.node && g.Leads <= led.epoch:
+			p = relay.Primary{Node: g.Name, Address: g.Relay, Epoch: led.epoch}
+		case other.State == gossip.Alive && g.Leads > p.Epoch:
+			p = relay.Primary{Node: g.Name, Address: g.Relay, Epoch: g.Leads}
 		}
-		p = relay.Primary{Node: g.Name, Address: g.Relay, Epoch: g.Leads}
 	}
 	return p
 }

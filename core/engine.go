@@ -243,7 +243,11 @@ func (e *Engine) fail(err error) error {
 			err = fmt.Errorf("%w: %w", ErrStopped, err)
 		}
 		e.failure = err
-		e.log.Error("commit failed: the node stops", "error", err)
+		if errors.Is(err, ErrNotPrimary) {
+			e.log.Warn("this node serves nobody any more: another one may be the primary", "error", err)
+		} else {
+			e.log.Error("commit failed: the node stops", "error", err)
+		}
 		e.seq.fail(err)
 		close(e.failed)
 		e.down.Store(true)
