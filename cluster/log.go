@@ -85,7 +85,8 @@ type Store interface {
 	Applied() core.LogPosition
 	// SyncApplied makes what is applied durable and returns its position.
 	SyncApplied() (core.LogPosition, error)
-	// Checkpoint writes a copy of the state into dir, which must not exist: what
-	// another node starts from when the log was trimmed beyond its position.
-	Checkpoint(dir string) error
+	// Checkpoint writes a copy of the state into dir, which must not exist, and
+	// returns its position: what another node starts from when the log was trimmed
+	// beyond its own.
+	Checkpoint(dir string) (core.LogPosition, error)
 }

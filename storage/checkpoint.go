@@ -10,35 +10,41 @@ import (
 )
 
 // Checkpoint writes a copy of the database as it is now into dir, which must not
-// exist, while it is in use. On the same file system tables are hard links.
+// exist, while it is in use, and returns the position of what was applied last,
+// which the copy goes on from. On the same file system tables are hard links.
 // Commits wait while the links are made and the log is copied. A database opened
 // from the copy counts as not cleanly closed.
-func (d *DB) Checkpoint(dir string) error {
+func (d *DB) Checkpoint(dir string) (core.LogPosition, error) {
 	if d.opts.Memory {
-		return fmt.Errorf("checkpoint: %w: a database in memory has none", errors.ErrUnsupported)
+		return core.LogPosition{}, fmt.Errorf("checkpoint: %w: a database in memory has none", errors.ErrUnsupported)
 	}
 	if !d.enter() {
-		return core.ErrStopped
+		return core.LogPosition{}, core.ErrStopped
 	}
 	defer d.leave()
 	if d.watch.full.Load() {
-		return fmt.Errorf("checkpoint: %w", core.ErrDiskFull)
+		return core.LogPosition{}, fmt.Errorf("checkpoint: %w", core.ErrDiskFull)
 	}
 	// What is flushed now need not be copied under the pause below.
 	if err := d.flush(); err != nil {
-		return fmt.Errorf("checkpoint: %w", err)
+		return core.LogPosition{}, fmt.Errorf("checkpoint: %w", err)
 	}
 	if err := d.pauseWrites(); err != nil {
-		return err
+		return core.LogPosition{}, err
 	}
 	defer d.resumeWrites()
+	// A batch may be in although who applied it does not know yet.
+	at, err := d.positionIn(d.pebble)
+	if err != nil {
+		return core.LogPosition{}, fmt.Errorf("checkpoint: %w", err)
+	}
 	// Pebble copies the live log to its end, block by block. A block that is
 	// written meanwhile would be in the copy in part, with whole ones behind it,
 	// which the open of the copy refuses as damage.
 	if err := d.pebble.Checkpoint(dir, pebble.WithFlushedWAL()); err != nil {
-		return fmt.Errorf("checkpoint: %w", d.readError(err))
+		return core.LogPosition{}, fmt.Errorf("checkpoint: %w", d.readError(err))
 	}
-	return nil
+	return at, nil
 }
 
 // flush writes the memtables to tables and waits for it.

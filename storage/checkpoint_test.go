@@ -29,8 +29,8 @@ func TestCheckpointEqualsTheDatabaseOfItsMoment(t *testing.T) {
 		}
 	}
 	run(then)
-	if err := d.Checkpoint(filepath.Join(dir, "copy")); err != nil {
-		t.Fatal(err)
+	if at, err := d.Checkpoint(filepath.Join(dir, "copy")); err != nil || at.Seq != 100 {
+		t.Fatalf("checkpoint at %d: %v", at.Seq, err)
 	}
 	run()
 	w.model.check(t, d, ownKeys)
@@ -73,13 +73,14 @@ func TestCheckpointDuringCommitsHoldsAPrefix(t *testing.T) {
 		a.mu.Lock()
 		committed := len(a.pos)
 		a.mu.Unlock()
-		if err := d.Checkpoint(name); err != nil {
+		at, err := d.Checkpoint(name)
+		if err != nil {
 			t.Fatal(err)
 		}
 		copied, _ := mustOpen(t, small(Options{FS: fs, Dir: name}))
 		got := seqs(t, copied, 1)
-		if len(got) < committed || len(got) != int(copied.pos) {
-			t.Errorf("copy %s: %d messages at position %d, %d were committed", name, len(got), copied.pos, committed)
+		if len(got) < committed || len(got) != int(copied.pos) || at.Seq != uint64(copied.pos) {
+			t.Errorf("copy %s, said to be at %d: %d messages at position %d, %d were committed", name, at.Seq, len(got), copied.pos, committed)
 		}
 		if err := copied.Close(); err != nil {
 			t.Error(err)
@@ -92,12 +93,12 @@ func TestCheckpointDuringCommitsHoldsAPrefix(t *testing.T) {
 
 func TestCheckpointIsRefusedWhereThereIsNone(t *testing.T) {
 	d := openForTest(t, Options{Memory: true})
-	if err := d.Checkpoint("copy"); !errors.Is(err, errors.ErrUnsupported) {
+	if _, err := d.Checkpoint("copy"); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("in memory: %v", err)
 	}
 	d = openForTest(t, onMem())
 	for i, want := range []bool{true, false} {
-		if err := d.Checkpoint("copy"); (err == nil) != want {
+		if _, err := d.Checkpoint("copy"); (err == nil) != want {
 			t.Errorf("checkpoint %d into the same directory: %v", i, err)
 		}
 	}

@@ -301,7 +301,7 @@ func TestReadsAfterCloseAreRefused(t *testing.T) {
 	if err := d.Names("", "", func(string, core.QID) bool { return true }); !errors.Is(err, core.ErrStopped) {
 		t.Errorf("Names: %v", err)
 	}
-	if err := d.Checkpoint("copy"); !errors.Is(err, core.ErrStopped) {
+	if _, err := d.Checkpoint("copy"); !errors.Is(err, core.ErrStopped) {
 		t.Errorf("Checkpoint: %v", err)
 	}
 	if _, err := commit(d, change(put(ref(1, 1), nil))); !errors.Is(err, core.ErrStopped) {

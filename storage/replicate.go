@@ -14,6 +14,7 @@ type applied struct {
 	mu      sync.Mutex
 	at      core.LogPosition
 	durable core.LogPosition
+	digests digests
 }
 
 // checkOrigin refuses a database that was fed the other way: its copies, or its
@@ -64,6 +65,7 @@ func (d *DB) Apply(at core.LogPosition, changes []*core.Change) error {
 	}
 	d.applied.mu.Lock()
 	d.applied.at = at
+	d.snapshotForDigestsLocked()
 	d.applied.mu.Unlock()
 	if err := b.Close(); err != nil {
 		d.fail(fmt.Errorf("close batch: %w", err))

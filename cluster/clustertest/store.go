@@ -122,7 +122,9 @@ func (s *Store) SyncApplied() (core.LogPosition, error) {
 }
 
 // Checkpoint implements cluster.Store.
-func (s *Store) Checkpoint(string) error { return errors.ErrUnsupported }
+func (s *Store) Checkpoint(string) (core.LogPosition, error) {
+	return core.LogPosition{}, errors.ErrUnsupported
+}
 
 // Read returns a record, whether there is one, and the position of the state
 // that it is from.
