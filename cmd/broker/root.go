@@ -33,6 +33,7 @@ func newRootCommand(std streams) *cobra.Command {
 		newPubCommand(std),
 		newSubCommand(std),
 		newTopicCommand(std),
+		newClusterCommand(std),
 		newConfigCommand(std),
 		newVersionCommand(std),
 		newBenchCommand(),

@@ -33,8 +33,9 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits,
-			"ports": ports,
+			"cluster": cluster,
+			"exits":   exits,
+			"ports":   ports,
 		},
 	})
 }
