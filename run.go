@@ -185,6 +185,8 @@ func (n *Node) openAdmin(ctx context.Context) error {
 			termMetrics{&n.term}, clusterMetrics{n},
 		},
 		Profiles: c.Dev,
+		Primary:  n.primaryAdmin(),
+		Cluster:  n.clusterAdmin(),
 
 		SetAttributes: sqs.SetAttributes,
 		Checks: []admin.Check{

@@ -227,6 +227,26 @@ func (l *Log) Info(ctx context.Context) (cluster.LogInfo, error) {
 	return cluster.LogInfo{First: max(info.State.FirstSeq, 1), Last: info.State.LastSeq}, nil
 }
 
+// State is what the servers say of the log.
+type State struct {
+	Leader          string // name of the server that leads it; "": none just now
+	First, Last     uint64
+	Bytes, MaxBytes int64
+}
+
+// State asks for it. It may be of a moment ago.
+func (l *Log) State(ctx context.Context) (State, error) {
+	info, err := l.stream.Info(ctx)
+	if err != nil {
+		return State{}, err
+	}
+	s := State{First: info.State.FirstSeq, Last: info.State.LastSeq, Bytes: int64(info.State.Bytes), MaxBytes: info.Config.MaxBytes}
+	if info.Cluster != nil {
+		s.Leader = info.Cluster.Leader
+	}
+	return s, nil
+}
+
 // Trim implements cluster.Log.
 func (l *Log) Trim(ctx context.Context, seq uint64) error {
 	return l.stream.Purge(ctx, jetstream.WithPurgeSequence(seq+1))

@@ -1,0 +1,180 @@
+package broker
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/leasemq/broker/cluster/gossip"
+	"github.com/leasemq/broker/cluster/jetstream"
+	"github.com/nats-io/nats.go"
+)
+
+// openLog opens the log, with a server of it in this process unless it is elsewhere.
+func (m *clusterNode) openLog(ctx context.Context) error {
+	o := jetstream.Options{
+		Name: m.config.Name, Generation: m.state.Generation, MaxBytes: m.config.LogSize,
+		AllowUnsynced: m.config.AllowUnsyncedLog, AckTimeout: m.config.Lease, Logger: m.log,
+	}
+	var err error
+	if m.config.NATS != "" {
+		o.Conn, o.System, err = m.connect(ctx)
+	} else {
+		o.Server, o.Prefer = m.config.Node, ""
+		o.Conn, o.System, err = m.startServer(ctx)
+		for _, other := range m.state.Log {
+			if other.Witness {
+				o.Prefer = other.Node
+			}
+		}
+	}
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	m.conn, m.system = o.Conn, o.System
+	m.mu.Unlock()
+	replica, err := jetstream.Open(ctx, o)
+	if err != nil {
+		return fmt.Errorf("open log: %w", err)
+	}
+	m.mu.Lock()
+	m.replica = replica
+	m.mu.Unlock()
+	m.log.Info("log is open", "durability", replica.Durability().String())
+	return nil
+}
+
+// startServer starts this node's server of the log, once it is known who the others
+// are.
+func (m *clusterNode) startServer(ctx context.Context) (conn, system *nats.Conn, err error) {
+	if err := m.knowLogMembers(ctx); err != nil {
+		return nil, nil, err
+	}
+	listen, err := m.node.settings.config.Resolve(m.config.Listen)
+	if err != nil {
+		return nil, nil, err
+	}
+	var secure *tls.Config
+	if m.config.SecretFile != "" {
+		secure = m.id.Peers()
+	}
+	server, err := jetstream.StartServer(jetstream.ServerOptions{
+		Name: m.config.Node, Cluster: m.config.Name, Dir: filepath.Join(m.dir, clusterLogDir), Listen: listen,
+		Routes: m.routes(), Secret: m.id.Password(), TLS: secure, MaxBytes: m.config.LogSize, Logger: m.log,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	m.mu.Lock()
+	m.server = server
+	m.mu.Unlock()
+	if conn, err = server.Connect(); err != nil {
+		return nil, nil, err
+	}
+	system, err = server.System()
+	return conn, system, err
+}
+
+// knowLogMembers waits, at the first start, until all who keep the log are there.
+func (m *clusterNode) knowLogMembers(ctx context.Context) error {
+	if len(m.state.Log) > 0 {
+		return nil
+	}
+	m.log.Info("waiting for the nodes that keep the log", "nodes", logMembers, "join", strings.Join(m.config.Join, ", "))
+	found, err := m.gossip.Bootstrap(ctx, logMembers)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, other := range found {
+		m.state.Log = append(m.state.Log, logMember{Node: other.Node.Name, Route: other.Node.Route, Witness: !slices.Contains(other.Node.Roles, roleBroker)})
+	}
+	slices.SortFunc(m.state.Log, func(a, b logMember) int { return cmp.Compare(a.Node, b.Node) })
+	return m.state.save(m.dir)
+}
+
+// routes lists where the servers of the log reach each other.
+func (m *clusterNode) routes() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var routes []string
+	for _, other := range m.state.Log {
+		routes = append(routes, other.Route)
+	}
+	return routes
+}
+
+// connect reaches the NATS cluster of the configuration.
+func (m *clusterNode) connect(ctx context.Context) (conn, system *nats.Conn, err error) {
+	reach := func(key, file string) (*nats.Conn, error) {
+		var user nats.Option
+		if file != "" {
+			name, password, err := readUser(file)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", key, err)
+			}
+			user = nats.UserInfo(name, password)
+		}
+		for complained := false; ; complained = true {
+			options := []nats.Option{nats.Name("leasemq " + m.config.Node)}
+			if user != nil {
+				options = append(options, user)
+			}
+			c, err := jetstream.Connect(m.config.NATS, options...)
+			if err == nil {
+				return c, nil
+			}
+			if !complained {
+				m.log.Warn("servers of the log are not reached: trying on", "error", err)
+			}
+			select {
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			case <-time.After(reconnectWait):
+			}
+		}
+	}
+	if conn, err = reach("cluster.nats_user_file", m.config.NATSUserFile); err != nil || m.config.NATSSystemUserFile == "" {
+		return conn, nil, err
+	}
+	system, err = reach("cluster.nats_system_user_file", m.config.NATSSystemUserFile)
+	return conn, system, err
+}
+
+// learnRoutes tells the log's server of nodes that are elsewhere than before.
+func (m *clusterNode) learnRoutes(members []gossip.Member) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	changed := false
+	for i := range m.state.Log {
+		for _, other := range members {
+			known := &m.state.Log[i]
+			if g := other.Node; other.State == gossip.Alive && g.Name == known.Node && g.Route != "" && g.Route != known.Route {
+				known.Route, changed = g.Route, true
+			}
+		}
+	}
+	if !changed {
+		return
+	}
+	if err := m.state.save(m.dir); err != nil {
+		m.log.Error("new addresses of nodes are not kept", "error", err)
+	}
+	if m.server == nil {
+		return
+	}
+	var routes []string
+	for _, other := range m.state.Log {
+		routes = append(routes, other.Route)
+	}
+	if err := m.server.SetRoutes(routes); err != nil {
+		m.log.Error("new addresses of nodes are not taken over", "error", err)
+	}
+}
