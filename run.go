@@ -181,8 +181,11 @@ func (n *Node) openAdmin(ctx context.Context) error {
 		Logger:       n.settings.log,
 		MetricQueues: cmp.Or(c.Admin.MetricQueues, -1),
 		Collectors: []prometheus.Collector{
-			n.fsync, storeMetrics{&n.db}, newBuildInfo(n.settings.version, n.settings.revision),
-			termMetrics{&n.term}, clusterMetrics{n},
+			n.fsync,
+			storeMetrics{&n.db},
+			newBuildInfo(n.settings.version, n.settings.revision),
+			termMetrics{&n.term},
+			clusterMetrics{n},
 		},
 		Profiles: c.Dev,
 		Primary:  n.primaryAdmin(),
