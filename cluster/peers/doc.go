@@ -20,6 +20,8 @@
 //     is used. A handler that panics answers with an error.
 //   - A fetched copy is whole, by length and hash of each file and on stable
 //     storage, or is not there.
+//   - Of a directory that is replaced there is always the old one or the new one to
+//     start from: see [Replace].
 //   - A position at which a copy was given out holds the log: the node that starts
 //     from it needs all that follows. Nodes say so in their [Status].
 //

@@ -197,8 +197,8 @@ func (s *shelf) fill(dir string) (*keptFiles, error) {
 		k.sizes[e.Name()] = info.Size()
 		k.bytes += info.Size()
 	}
-	if len(k.list) > filesMax {
-		return nil, fmt.Errorf("%d files are more than %d", len(k.list), filesMax)
+	if len(k.list) < 1 || len(k.list) > filesMax {
+		return nil, fmt.Errorf("%d files are not 1 to %d", len(k.list), filesMax)
 	}
 	return k, nil
 }
