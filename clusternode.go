@@ -51,6 +51,7 @@ type clusterNode struct {
 	system  *nats.Conn        // nil: none
 	peers   *peers.Peers      // nil: not yet
 	answers *peers.Server     // nil: not yet
+	copying string            // how far a copy of the state is, in words; "": there is none
 	replica *jetstream.Log    // nil: not open yet
 	member  *cluster.Member   // nil: none runs
 	leader  leader            // who leads, as the log says
@@ -196,18 +197,35 @@ func (m *clusterNode) join(ctx context.Context) error {
 	if err := m.openLog(ctx); err != nil {
 		return unlessEnded(ctx, err)
 	}
+	if err := m.answerPeers(); err != nil {
+		return err
+	}
 	if m.config.Witness {
-		if err := m.answerPeers(); err != nil {
-			return err
-		}
 		m.log.Info("this node is a witness: it keeps the log")
 		<-ctx.Done()
 		return nil
 	}
-	if _, err := m.node.openStorage(filepath.Join(m.dir, clusterStoreDir), true); err != nil {
+	if err := peers.FinishReplace(m.storeDir()); err != nil {
 		return err
 	}
-	if err := m.answerPeers(); err != nil {
+	for {
+		err := m.keepState(ctx)
+		if !errors.Is(err, cluster.ErrTrimmed) || ctx.Err() != nil {
+			return unlessEnded(ctx, err)
+		}
+		m.log.Warn("the log no longer has what this node has not seen: it starts from a copy of the primary's state")
+		if err := m.copyState(ctx); err != nil {
+			return unlessEnded(ctx, err)
+		}
+	}
+}
+
+func (m *clusterNode) storeDir() string { return filepath.Join(m.dir, clusterStoreDir) }
+
+// keepState opens the store and follows the log with it until ctx ends, or that
+// cannot go on.
+func (m *clusterNode) keepState(ctx context.Context) error {
+	if _, err := m.node.openStorage(m.storeDir(), true); err != nil {
 		return err
 	}
 	member, err := cluster.New(cluster.Options{
@@ -217,10 +235,14 @@ func (m *clusterNode) join(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	m.setMember(member)
+	return m.follow(ctx, member)
+}
+
+func (m *clusterNode) setMember(member *cluster.Member) {
 	m.mu.Lock()
 	m.member = member
 	m.mu.Unlock()
-	return unlessEnded(ctx, m.follow(ctx, member))
 }
 
 // follow runs the member until ctx ends, or either it or the store fails.

@@ -26,8 +26,8 @@ func (m *clusterNode) answerPeers() error {
 		return err
 	}
 	o := peers.Options{Cluster: m.config.Name, Node: m.config.Node, Status: m.status, Logger: m.log}
-	if db := m.node.db.Load(); db != nil {
-		o.Handover, o.Digest, o.Checkpoint = m.handover, db.DigestAt, db.Checkpoint
+	if !m.config.Witness {
+		o.Handover, o.Digest, o.Checkpoint = m.handover, m.digest, m.checkpoint
 		o.Dir = filepath.Join(m.dir, clusterCheckpointsDir)
 	}
 	answers, err := peers.Serve(m.conn, o)
@@ -85,10 +85,32 @@ func (m *clusterNode) status() peers.Status {
 	} else {
 		s.Generation = m.generation()
 	}
+	m.mu.Lock()
+	s.Degraded = cmp.Or(s.Degraded, m.copying)
+	m.mu.Unlock()
 	if err := m.gossip.Conflict(); err != nil && s.Degraded == "" {
 		s.Degraded = err.Error()
 	}
 	return s
+}
+
+// errNoState is what a node answers that has no state at the moment.
+var errNoState = errors.New("node has no state at the moment")
+
+func (m *clusterNode) digest(ctx context.Context, at uint64, wait time.Duration) (core.LogPosition, [32]byte, error) {
+	db := m.node.db.Load()
+	if db == nil {
+		return core.LogPosition{}, [32]byte{}, errNoState
+	}
+	return db.DigestAt(ctx, at, wait)
+}
+
+func (m *clusterNode) checkpoint(dir string) (core.LogPosition, error) {
+	db := m.node.db.Load()
+	if db == nil {
+		return core.LogPosition{}, errNoState
+	}
+	return db.Checkpoint(dir)
 }
 
 func (m *clusterNode) generation() uint32 {
