@@ -37,6 +37,7 @@ func newClusterCommand(std streams) *cobra.Command {
 		newClusterHandoverCommand(std, c),
 		newClusterVerifyCommand(std, c),
 		newClusterReseedCommand(std, c),
+		newClusterDemoCommand(std),
 	)
 	return cmd
 }

@@ -31,6 +31,8 @@ func cluster(ts *testscript.TestScript, neg bool, args []string) {
 		stop()
 		serving.Wait()
 	})
+	c.mu.Lock() // the first serves before the last has its address
+	defer c.mu.Unlock()
 	for i := range c.status.Nodes {
 		n := &c.status.Nodes[i]
 		if !n.Reachable {

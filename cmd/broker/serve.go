@@ -164,7 +164,7 @@ func newLogger(cfg configs.Log, w io.Writer) *slog.Logger {
 }
 
 // writePorts writes the file whole: a reader sees all addresses or no file.
-func writePorts(path string, addrs map[string]string) error {
+func writePorts(path string, addrs any) error {
 	b, err := json.Marshal(addrs, json.Deterministic(true))
 	if err != nil {
 		return err
