@@ -53,7 +53,7 @@ func (q *queue) audit() (errs []error) {
 	lanes := []*lane{q.tail}
 	for p, l := range q.lanes {
 		bad(l.place == p, "lane of %v is at %v", l.place, p)
-		bad(l.count > 0 || l.inRing || l.asleep, "lane %v is empty and stays in memory", p)
+		bad(l.count > 0 || l.inRing || l.inTurn || l.asleep, "lane %v is empty and stays in memory", p)
 		lanes = append(lanes, l)
 	}
 	back := make(map[*lane]int)
@@ -117,7 +117,69 @@ func (q *queue) audit() (errs []error) {
 	for _, l := range q.ring {
 		bad(slices.Contains(lanes, l), "lane %v is in the ring and not there", l.place)
 	}
-	return append(errs, q.auditViews()...)
+	return append(append(errs, q.auditViews()...), q.auditGroups(lanes)...)
+}
+
+// auditGroups checks who has groups to themselves.
+func (q *queue) auditGroups(lanes []*lane) (errs []error) {
+	bad := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	g := q.groups
+	if g == nil {
+		for _, l := range lanes {
+			bad(!l.inTurn && l.holder == nil, "lane %v: its group is somebody's, and there is nobody", l.place)
+		}
+		return errs
+	}
+	turns, held := 0, 0
+	for _, l := range lanes {
+		ring := g.free
+		if c := l.holder; c != nil {
+			_, in := g.consumers[c]
+			_, has := c.held[l]
+			bad(in && has, "lane %v: its holder is there: %v, and knows of it: %v", l.place, in, has)
+			bad(g.kept[l.place] == nil, "lane %v: its group is remembered twice", l.place)
+			ring = c.ring
+			held++
+		}
+		bad(slices.Contains(ring, l) == l.inTurn, "lane %v: has a turn %v", l.place, l.inTurn)
+		sure := l.atTail || l.win.len() > 0 || l.back > 0
+		bad(l.inTurn || l == q.tail || !sure || !q.ready(l), "lane %v has something to give a consumer and no turn", l.place)
+		if l.inTurn {
+			turns++
+		}
+	}
+	inRings := len(g.free)
+	for c := range g.consumers {
+		inRings += len(c.ring)
+		held -= len(c.held)
+		bad(c.waiter == nil || c.waiter.list == &g.waiters && !c.waiter.woken, "a consumer waits elsewhere")
+	}
+	bad(turns == g.turns && turns == inRings, "%d lanes have turns, counted are %d, and in rings %d", turns, g.turns, inRings)
+	bad(held == 0, "consumers hold %d lanes less than there are", held)
+	bad(g.order.Len() == len(g.kept) && len(g.kept) <= groupsKept, "%d groups are remembered in order, %d by place", g.order.Len(), len(g.kept))
+	return errs
+}
+
+// Groups counts the groups that the loaded queues know consumers of.
+func Groups(e *Engine) int {
+	e.tableMu.RLock()
+	defer e.tableMu.RUnlock()
+	n := 0
+	for _, q := range e.byName {
+		q.mu.Lock()
+		if q.groups != nil {
+			n += len(q.groups.kept)
+			for c := range q.groups.consumers {
+				n += len(c.held)
+			}
+		}
+		q.mu.Unlock()
+	}
+	return n
 }
 
 // auditViews checks what views know against what is there.

@@ -2,11 +2,16 @@ package core
 
 // choose picks messages and takes them out of what is ready; v is the view of the
 // receive's selector, if it has one. Those that are to be dead-lettered go to dead.
-func (q *queue) choose(o *ReceiveOptions, v *view, dlq *queue, picks []pick) ([]pick, []Seq, found, candidate) {
+// to is its consumer, if that has groups.
+func (q *queue) choose(o *ReceiveOptions, v *view, to *Consumer, dlq *queue, picks []pick) ([]pick, []Seq, found, candidate) {
 	const dropsMax, deadMax = 512, 100
 	var dead []Seq
 	now := q.engine.clock.now()
 	size, taken, drops := int64(0), 0, 0
+	share := 0
+	if to != nil {
+		share = q.groups.share()
+	}
 	for taken < o.Max && drops < dropsMax && len(dead) < deadMax {
 		if q.inFlight >= InFlightMax && o.Owner == nil || v != nil && q.leases.len() >= leasesMax {
 			q.limited = q.limited || v != nil
@@ -17,7 +22,7 @@ func (q *queue) choose(o *ReceiveOptions, v *view, dlq *queue, picks []pick) ([]
 		if v != nil {
 			c, f = q.nextSelected(v, now)
 		} else {
-			c, f = q.next(now)
+			c, f = q.next(now, to, share)
 		}
 		if f != foundOne {
 			return picks, dead, f, c
@@ -28,7 +33,7 @@ func (q *queue) choose(o *ReceiveOptions, v *view, dlq *queue, picks []pick) ([]
 		}
 		if dlq != nil && q.isDead(&c, now) {
 			dead = append(dead, q.setAside(q.entryOf(&c), now, &picks))
-			q.rotate(&c, false)
+			q.rotate(&c, to, false)
 			continue
 		}
 		if o.Grant != nil && !o.Grant(bytes) && taken > 0 {
@@ -41,8 +46,10 @@ func (q *queue) choose(o *ReceiveOptions, v *view, dlq *queue, picks []pick) ([]
 			taken++
 			size += bytes
 		}
+		if p.first = q.rotate(&c, to, !p.drop); p.first {
+			share--
+		}
 		picks = append(picks, p)
-		q.rotate(&c, !p.drop)
 	}
 	q.prefetch(q.tail)
 	return picks, dead, foundNone, candidate{}
@@ -72,14 +79,15 @@ func (q *queue) isDead(c *candidate, now int64) bool {
 const starvingReceives = 3
 
 // next finds the message to give next. On standard queues one that keeps coming
-// back takes turns with those behind it.
-func (q *queue) next(now int64) (candidate, found) {
-	c, f := q.nextInOrder(now)
-	if f != foundOne || !q.starving(&c) {
+// back takes turns with those behind it, but for those of a group that is to come
+// in order: it holds up no others.
+func (q *queue) next(now int64, to *Consumer, share int) (candidate, found) {
+	c, f := q.nextInOrder(now, to, share)
+	if f != foundOne || !q.starving(&c) || to != nil && c.l != nil && c.l != q.tail {
 		return c, f
 	}
 	if q.turn = !q.turn; q.turn {
-		if other, f := q.nextBehind(c.l, now); f != foundNone {
+		if other, f := q.nextBehind(c.l, now, to, share); f != foundNone {
 			return other, f
 		}
 	}
@@ -94,14 +102,14 @@ func (q *queue) starving(c *candidate) bool {
 // nextInOrder goes through returned messages, then due ones, then the lanes. On
 // standard queues with lanes, due ones take turns with these: a tenant that sends
 // with a delay must not hold up the others.
-func (q *queue) nextInOrder(now int64) (candidate, found) {
+func (q *queue) nextInOrder(now int64, to *Consumer, share int) (candidate, found) {
 	if q.laned() {
 		due, f := q.nextDue()
 		lanesFirst := f == foundOne && q.dueTook && q.rec.Config.Kind == KindStandard
 		if f != foundNone && !lanesFirst {
 			return due, f
 		}
-		if c, f := q.nextInRing(now); f != foundNone || !lanesFirst {
+		if c, f := q.nextInRings(now, to, share); f != foundNone || !lanesFirst {
 			return c, f
 		}
 		return due, foundOne
@@ -118,7 +126,7 @@ func (q *queue) nextInOrder(now int64) (candidate, found) {
 
 // nextBehind finds what may go before a message of l, or, for nil, of the delayed
 // space, that keeps coming back. Other lanes have their turns anyway.
-func (q *queue) nextBehind(l *lane, now int64) (candidate, found) {
+func (q *queue) nextBehind(l *lane, now int64, to *Consumer, share int) (candidate, found) {
 	if l != nil && q.laned() {
 		return q.nextInWindow(l)
 	}
@@ -130,7 +138,7 @@ func (q *queue) nextBehind(l *lane, now int64) (candidate, found) {
 	case f != foundNone:
 		return c, f
 	case q.laned():
-		return q.nextInRing(now)
+		return q.nextInRings(now, to, share)
 	}
 	return q.nextInWindow(q.tail)
 }
@@ -193,6 +201,13 @@ func (q *queue) nextInLane(l *lane) (candidate, found) {
 	return candidate{l: l, index: q.leases.bySeq[le.seq]}, foundOne
 }
 
+func (q *queue) nextInRings(now int64, to *Consumer, share int) (candidate, found) {
+	if to != nil {
+		return q.nextInTurn(to, share)
+	}
+	return q.nextInRing(now)
+}
+
 // nextInRing finds the next message of a laned queue: the first of the lane
 // whose turn it is. Lanes that have nothing leave the ring.
 func (q *queue) nextInRing(now int64) (candidate, found) {
@@ -219,19 +234,20 @@ func (q *queue) nextInRing(now int64) (candidate, found) {
 func (q *queue) leaveRing() {
 	l := q.ring[0]
 	l.inRing = false
-	q.ring = q.popRing()
+	q.ring = popFirst(q.ring)
 	q.tidy(l)
 }
 
 // sweepRing takes lanes that have nothing out of the ring, once they may be half
-// of it. A receive takes out those that it comes to; one with a selector comes to
-// none.
+// of it. A receive takes out those that it comes to; one with a selector, or by a
+// consumer with groups, comes to none of them.
 func (q *queue) sweepRing() {
 	const sweepMin = 64
-	if q.emptied++; q.emptied < sweepMin+len(q.ring)/2 {
+	if q.emptied++; q.emptied < sweepMin+max(len(q.ring), q.turns())/2 {
 		return
 	}
 	q.emptied = 0
+	q.sweepTurns()
 	all := q.ring
 	q.ring = nil
 	for _, l := range all {
@@ -246,15 +262,16 @@ func (q *queue) sweepRing() {
 // tidy forgets a lane that holds nothing: what is left of what was sent to it
 // lately are holes. One whose last deletion is not durable is forgotten with that.
 func (q *queue) tidy(l *lane) {
-	if l.inRing && l.count == 0 && len(q.views) > 0 {
+	if (l.inRing && (len(q.views) > 0 || q.groups != nil) || l.inTurn) && l.count == 0 {
 		q.sweepRing()
 	}
-	if l == q.tail || l.count > 0 || l.inRing || l.paging || l.asleep || len(l.flying) > 0 || l.win.len() > 0 {
+	if l == q.tail || l.count > 0 || l.inRing || l.inTurn || l.paging || l.asleep || len(l.flying) > 0 || l.win.len() > 0 {
 		return
 	}
 	l.recent.reset()
 	if q.lanes[l.place] == l {
 		delete(q.lanes, l.place)
+		q.keepGroup(l)
 		q.forgetLane(l)
 	}
 }
@@ -282,34 +299,39 @@ func (q *queue) blocked(l *lane, c *candidate, now int64) bool {
 	return false
 }
 
-// popRing takes the first lane out of the ring.
-func (q *queue) popRing() []*lane {
-	q.ring[0] = nil
-	if len(q.ring) == 1 {
+// popFirst takes the first lane out of a ring.
+func popFirst(ring []*lane) []*lane {
+	ring[0] = nil
+	if len(ring) == 1 {
 		return nil
 	}
-	return q.ring[1:]
+	return ring[1:]
 }
 
 // rotate ends a lane's turn: on FIFO queues when it has nothing more to give, on
-// others after each message.
-func (q *queue) rotate(c *candidate, gave bool) {
-	if c.vl != nil && !q.fifo() {
+// others after each message. It tells whether the group is one that the consumer
+// had not had before.
+func (q *queue) rotate(c *candidate, to *Consumer, gave bool) (first bool) {
+	switch {
+	case c.vl != nil && !q.fifo():
 		q.rotateSelected(c.vl)
-		return
+		return false
+	case to != nil:
+		return q.rotateTurn(to, c.l, gave)
 	}
 	l := c.l
 	if l == nil || len(q.ring) == 0 || q.ring[0] != l {
-		return
+		return false
 	}
 	if q.ready(l) {
 		if q.fifo() || !gave || q.rec.Config.Kind == KindPriority {
-			return
+			return false
 		}
-		q.ring = append(q.popRing(), l)
-		return
+		q.ring = append(popFirst(q.ring), l)
+		return false
 	}
 	q.leaveRing()
+	return false
 }
 
 // firstByPriority brings the lane of the highest priority to the front. There

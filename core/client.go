@@ -44,6 +44,8 @@ type ReceiveOptions struct {
 	// where they are. On FIFO queues a group whose first message it does not
 	// select waits. Beyond 1,024 selectors in use on one queue: ErrOverLimit.
 	Selector *selector.Selector
+	// Consumer, if set, keeps message groups of a standard queue to itself.
+	Consumer *Consumer
 }
 
 // SettleAction is what to do with a delivery.

@@ -24,7 +24,8 @@
 //
 // Engine.loading, then queue.mu (several queues: by rising [QID]), then one of
 // Engine.tableMu, Owner.mu and sequencer.mu, none of which is held while another
-// lock is taken, but for moveTable.mu and topicTable.mu, which are the last of all. The callbacks of a commit run without the sequencer's lock. No
+// lock is taken, but for moveTable.mu, topicTable.mu and Consumer.mu, which are the last
+// of all. The callbacks of a commit run without the sequencer's lock. No
 // lock is held over IO, but for the rare point reads that a decision depends on
 // (deduplication, proof of life on delete, the first load of a queue).
 //

@@ -357,7 +357,7 @@ func (q *queue) trimBatch() bool {
 	var picks []pick
 	freed := int64(0)
 	for len(picks) < dropBatch && q.usableLocked() == nil && q.over(-int64(len(picks)), -freed) {
-		c, f := q.next(now)
+		c, f := q.next(now, nil, 0)
 		if f == foundPage && len(picks) == 0 && q.readMore(&c) == nil {
 			continue
 		}
@@ -372,7 +372,7 @@ func (q *queue) trimBatch() bool {
 		i := q.entryOf(&c)
 		freed += int64(q.leases.slab[i].size)
 		picks = append(picks, q.dropPick(i))
-		q.rotate(&c, false)
+		q.rotate(&c, nil, false)
 	}
 	if len(picks) > 0 {
 		if _, err := q.record(picks, nil); err == nil {

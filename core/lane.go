@@ -49,7 +49,9 @@ type lane struct {
 	paging bool  // a page is being read, by one goroutine
 	forgot []Seq // deleted durably since that began: the page may still show them
 	inRing bool
-	asleep bool // FIFO: its head is delayed
+	inTurn bool      // it is in one of the rings of groups
+	holder *Consumer // who has the group to itself
+	asleep bool      // FIFO: its head is delayed
 
 	slotGroup uint64
 	slotIndex int

@@ -98,9 +98,10 @@ const (
 // buffer: the receiver may keep them, and never writes to them.
 type Delivery struct {
 	Stored
-	State       MessageState
-	Receipt     Receipt
-	Redelivered bool // it was, or after a crash may have been, delivered before
+	State        MessageState
+	Receipt      Receipt
+	Redelivered  bool // it was, or after a crash may have been, delivered before
+	FirstOfGroup bool // the first of its group that the Consumer was given since it has that
 }
 
 // Stored is a message as it is kept.

@@ -159,7 +159,7 @@ func (r *moveRun) look() (source *queue, to string, s moveStep) {
 				return nil
 			}
 			now := e.clock.now()
-			c, f := q.nextInOrder(now) // the same again in moveLocked
+			c, f := q.nextInOrder(now, nil, 0) // the same again in moveLocked
 			switch f {
 			case foundNone:
 				return nil
@@ -327,7 +327,7 @@ func (r *moveRun) takeLocked(q *queue, targets map[string]*moveTarget, keepExpir
 	now := r.engine.clock.now()
 	size := int64(0)
 	for int64(len(picks)+len(dead)) < most && size < moveBatchBytes {
-		c, found := q.nextInOrder(now)
+		c, found := q.nextInOrder(now, nil, 0)
 		if found != foundOne {
 			break
 		}
@@ -364,7 +364,7 @@ func (r *moveRun) takeLocked(q *queue, targets map[string]*moveTarget, keepExpir
 			q.leases.slab[p.index].status = leaseDeleting
 			picks = append(picks, p)
 		}
-		q.rotate(&c, true)
+		q.rotate(&c, nil, true)
 	}
 	return picks, marks, dead, MoveFailureNone
 }

@@ -50,6 +50,7 @@ type queue struct {
 	attempts []*attempt // FIFO, oldest first
 
 	waiters   waiterList
+	groups    *groups          // nil: no consumer has groups to itself
 	views     map[string]*view // by the text of their selectors, at most viewsMax
 	matches   map[Seq][]*view  // live messages that selectors are known to select
 	viewIndex *viewIndex       // of views; nil: to be made
@@ -193,6 +194,7 @@ func (q *queue) laneAt(p Place, ls laneState, fresh bool) *lane {
 		q.lanes = make(map[Place]*lane)
 	}
 	q.lanes[p] = l
+	q.findHolder(l)
 	return l
 }
 
@@ -244,6 +246,7 @@ func (q *queue) clearLocked() {
 	q.lanes, q.ring, q.sleeping, q.deferred, q.attempts = nil, nil, nil, nil, nil
 	q.ages = ages{}
 	q.resetViews()
+	q.resetGroups()
 	q.full = false
 }
 
@@ -347,6 +350,7 @@ func (q *queue) refresh(l *lane) {
 		l.inRing = true
 		q.ring = append(q.ring, l)
 	}
+	q.enterTurn(l)
 	if q.fifo() {
 		q.showHead(l)
 	}

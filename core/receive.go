@@ -3,8 +3,6 @@ package core
 import (
 	"context"
 	"time"
-
-	"github.com/leasemq/broker/core/selector"
 )
 
 // pick is a message that a receive has chosen.
@@ -18,6 +16,7 @@ type pick struct {
 	drop        bool // expired: it is deleted instead
 	aside       bool // expired: it goes to the dead-letter queue
 	open        bool // visibility timeout 0: ready again at once
+	first       bool // of a group that its consumer did not have before
 }
 
 // found says what looking for the next message came to.
@@ -98,7 +97,7 @@ func (q *queue) receiveOrWait(ctx context.Context, o *ReceiveOptions, out []Deli
 func (q *queue) receiveLater(ctx context.Context, o *ReceiveOptions, wait time.Duration, out []Delivery) ([]Delivery, error) {
 	timeout := time.NewTimer(wait)
 	defer timeout.Stop()
-	w := &waiter{ch: make(chan struct{}, 1), want: o.Max, sel: o.Selector}
+	w := &waiter{ch: make(chan struct{}, 1), want: o.Max, options: o}
 	woken := !q.park(w)
 	n := len(out)
 	for {
@@ -162,7 +161,7 @@ func (q *queue) park(w *waiter) bool {
 	if q.gone || q.out {
 		return false
 	}
-	list, available := q.waitersOf(w.sel)
+	list, available := q.waitersOf(w.options)
 	if list == nil || available {
 		return false
 	}
@@ -170,14 +169,17 @@ func (q *queue) park(w *waiter) bool {
 	return true
 }
 
-// waitersOf returns where receives with a selector, or without for nil, are
-// parked, and whether there may be something for them. There is no list when the
-// view of the selector has been forgotten.
-func (q *queue) waitersOf(sel *selector.Selector) (list *waiterList, available bool) {
-	if sel == nil {
+// waitersOf returns where receives of that kind are parked, and whether there may be
+// something for them. There is no list when the view of a selector has been
+// forgotten.
+func (q *queue) waitersOf(o *ReceiveOptions) (list *waiterList, available bool) {
+	if to := q.consumerOf(o); to != nil {
+		return &q.groups.waiters, q.groups.available(q, to)
+	}
+	if o.Selector == nil {
 		return &q.waiters, q.available()
 	}
-	v := q.views[sel.Text()]
+	v := q.views[o.Selector.Text()]
 	if v == nil {
 		return nil, true
 	}
@@ -199,14 +201,18 @@ func (q *queue) leave(w *waiter) bool {
 func (q *queue) passOn(w *waiter) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if list, _ := q.waitersOf(w.sel); list != nil {
+	list := w.list
+	if w.options.Selector != nil {
+		list, _ = q.waitersOf(w.options) // the view may be another
+	}
+	if list != nil {
 		list.wake(1)
 	}
 }
 
 // available tells whether a receive may find something.
 func (q *queue) available() bool {
-	if q.due.back > 0 || q.due.win.len() > 0 || q.due.hot {
+	if q.dueAvailable() {
 		return true
 	}
 	if q.laned() {
@@ -214,6 +220,10 @@ func (q *queue) available() bool {
 	}
 	_, ok := q.head(q.tail)
 	return ok
+}
+
+func (q *queue) dueAvailable() bool {
+	return q.due.back > 0 || q.due.win.len() > 0 || q.due.hot
 }
 
 // receive takes what is there. w is the caller's waiter when it was parked
@@ -246,14 +256,15 @@ func (q *queue) receiveOnce(o *ReceiveOptions, w *waiter, out []Delivery) ([]Del
 		if o.Wait == 0 && q.inFlight >= InFlightMax && q.rec.Config.Kind == KindStandard && q.available() {
 			return out, false, ErrOverLimit
 		}
-		if list, _ := q.waitersOf(o.Selector); w != nil {
+		if list, _ := q.waitersOf(o); w != nil {
+			handOver(w, list)
 			list.parkAgain(w)
 		}
 		return out, false, nil
 	}
 	commit, err := q.record(picks, o.Owner)
-	if list, available := q.waitersOf(o.Selector); err == nil && available {
-		list.wake(1)
+	if err == nil {
+		q.wakeNext(o, w)
 	}
 	q.mu.Unlock()
 	if err != nil {
@@ -272,6 +283,27 @@ func (q *queue) receiveOnce(o *ReceiveOptions, w *waiter, out []Delivery) ([]Del
 	return q.deliver(picks, out), true, nil
 }
 
+// wakeNext passes the token of a receive on that has taken something: there may be
+// more.
+func (q *queue) wakeNext(o *ReceiveOptions, w *waiter) {
+	list, available := q.waitersOf(o)
+	if g := q.groups; g != nil && list == &g.waiters {
+		available = g.available(q, nil) // its own groups are for nobody else
+	}
+	if available {
+		list.wake(1)
+	}
+	handOver(w, list)
+}
+
+// handOver passes on the token of a waiter whose place is in another list now: its
+// consumer has begun, or ceased, to have groups to itself.
+func handOver(w *waiter, list *waiterList) {
+	if w != nil && w.woken && w.list != list {
+		w.list.wake(1)
+	}
+}
+
 // find chooses messages, reading pages until there is one or none is left.
 func (q *queue) find(o *ReceiveOptions, dlq *queue, picks []pick) ([]pick, []Seq, error) {
 	for {
@@ -288,7 +320,8 @@ func (q *queue) find(o *ReceiveOptions, dlq *queue, picks []pick) ([]pick, []Seq
 		if o.Owner != nil && !o.Owner.lock() {
 			return picks, nil, context.Canceled // the session has ended
 		}
-		picks, dead, need, page := q.choose(o, v, dlq, picks)
+		to := q.consumerOf(o)
+		picks, dead, need, page := q.choose(o, v, to, dlq, picks)
 		if o.Owner != nil {
 			o.Owner.mu.Unlock()
 		}
@@ -298,7 +331,7 @@ func (q *queue) find(o *ReceiveOptions, dlq *queue, picks []pick) ([]pick, []Seq
 		}
 		err := q.readMore(&page)
 		if err == nil && v == nil && page.l != nil {
-			err = q.readAhead(o.Max)
+			err = q.readAhead(o.Max, to)
 		}
 		if err != nil {
 			q.degrade(err)
@@ -337,9 +370,18 @@ func (q *queue) readMore(c *candidate) error {
 
 // readAhead brings the lanes next in turn into memory, as far as a receive of
 // most messages comes: it would end at the first that is not there.
-func (q *queue) readAhead(most int) error {
-	for i, n := 0, 0; i < len(q.ring) && i < readAheadLanes && n < most; i++ {
-		l := q.ring[i]
+func (q *queue) readAhead(most int, to *Consumer) error {
+	ring := func() []*lane {
+		switch {
+		case to == nil:
+			return q.ring
+		case len(to.ring) > 0 || q.groups == nil:
+			return to.ring
+		}
+		return q.groups.free
+	}
+	for i, n := 0, 0; i < len(ring()) && i < readAheadLanes && n < most; i++ {
+		l := ring()[i]
 		if _, f := q.nextInLane(l); f == foundPage && !l.paging {
 			if err := q.fetch(l); err != nil {
 				return err
@@ -386,7 +428,7 @@ func (q *queue) deliver(picks []pick, out []Delivery) []Delivery {
 			out = out[:len(out)-1]
 			continue
 		}
-		d.Seq, d.State, d.Redelivered = p.ref.Seq, p.state, p.redelivered
+		d.Seq, d.State, d.Redelivered, d.FirstOfGroup = p.ref.Seq, p.state, p.redelivered, p.first
 		d.Receipt = Receipt{Queue: q.id, Ref: p.ref, Receives: p.state.Receives, Nonce: p.state.Nonce}
 	}
 	if len(old) > 0 {

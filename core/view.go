@@ -484,6 +484,9 @@ func (q *queue) liftLimit() {
 // parked counts the waiters.
 func (q *queue) parked() int {
 	n := q.waiters.n
+	if q.groups != nil {
+		n += q.groups.waiters.n
+	}
 	for _, v := range q.views {
 		n += v.waiters.n
 	}
