@@ -137,6 +137,7 @@ func openSTOMP(h Host) (Frontend, error) {
 		TopicBytes:       c.TopicSize,
 		CloseSlow:        c.SlowSubscriber == "close",
 		NackToDeadLetter: c.Nack == "dead-letter",
+		LooseGroups:      !c.StickyGroups,
 		Authenticate:     h.Authenticate,
 		Logger:           h.Logger,
 	}

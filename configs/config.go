@@ -103,6 +103,7 @@ type STOMP struct {
 	SlowSubscriber string        `yaml:"slow_subscriber" oneof:"drop-oldest|close" doc:"What happens beyond stomp.topic_messages and stomp.topic_size: drop-oldest drops the oldest messages that wait, close ends the connection of the subscription."`
 	Hold           time.Duration `yaml:"hold" doc:"How long a client may sit on a message before its connection is closed. 0: for ever."`
 	Nack           string        `yaml:"nack" oneof:"requeue|dead-letter" doc:"What NACK does unless its header requeue says otherwise: requeue delivers again by the policy of the queue, dead-letter rejects for good."`
+	StickyGroups   bool          `yaml:"sticky_groups" doc:"Give the messages of a group (JMSXGroupID) on a standard queue to one subscription as long as it lives, as ActiveMQ does. Otherwise all subscriptions share each group."`
 }
 
 // MQTT configures the MQTT frontend.
@@ -193,6 +194,7 @@ func Default() Config {
 			SlowSubscriber: "drop-oldest",
 			Hold:           30 * time.Minute,
 			Nack:           "requeue",
+			StickyGroups:   true,
 		},
 		MQTT: MQTT{
 			Listen:         ":1883",

@@ -218,8 +218,12 @@ func (c *conn) release() {
 	abnormal := !c.clean
 	queues := c.leaveAllLocked()
 	var unwritten []*subscription
+	var consumers []*core.Consumer
 	batches := make(map[*subscription][]core.Settlement)
 	for _, s := range c.byNumber {
+		if s.consumer != nil {
+			consumers = append(consumers, s.consumer)
+		}
 		s.ledger.each(func(d *delivery) bool {
 			if abnormal && d.end > c.out.written {
 				batches[s] = append(batches[s], core.Settlement{Receipt: d.receipt, Action: core.SettleRelease})
@@ -239,6 +243,10 @@ func (c *conn) release() {
 		if err := c.client.ReleaseOwner(c.owner, abnormal); err != nil {
 			c.server.complain("release a session", err)
 		}
+	}
+	// What they held is at its old place again: who gets a group now has all of it.
+	for _, consumer := range consumers {
+		consumer.Close()
 	}
 }
 

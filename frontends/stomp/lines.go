@@ -9,9 +9,12 @@ import (
 // lines knows who consumes each queue, for consumers that come before others. Its
 // lock is the innermost of all.
 type lines struct {
-	ranked  atomic.Int32 // subscriptions that are; as a rule there are none
-	mu      sync.Mutex
-	byQueue map[string]*line
+	// sticking orders the calls that tell consumers whether they may have groups to
+	// themselves. It is taken before mu and before locks of the core.
+	sticking sync.Mutex
+	ranked   atomic.Int32 // subscriptions that are; as a rule there are none
+	mu       sync.Mutex
+	byQueue  map[string]*line
 }
 
 // line has the subscriptions to one queue, the oldest first.
@@ -23,6 +26,24 @@ type line struct {
 func (s *subscription) ranked() bool { return s.exclusive || s.priority != 0 }
 
 func (l *lines) enter(s *subscription) {
+	l.sticking.Lock()
+	defer l.sticking.Unlock()
+	l.stick(l.add(s))
+}
+
+// stick tells consumers whether they may have groups to themselves: not beside
+// one that is exclusive or has a priority. It might get nothing of them else, or
+// they wait for one that gets nothing beside it.
+func (l *lines) stick(all []*subscription, on bool) {
+	for _, s := range all {
+		if s.consumer != nil {
+			s.consumer.Stick(on)
+		}
+	}
+}
+
+// add returns for whom it has changed whether they may have groups, and to what.
+func (l *lines) add(s *subscription) (changed []*subscription, on bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.byQueue == nil {
@@ -36,32 +57,49 @@ func (l *lines) enter(s *subscription) {
 	of.subs = append(of.subs, s)
 	if s.ranked() {
 		l.ranked.Add(1)
-		of.ranked++
+		if of.ranked++; of.ranked == 1 {
+			return slices.Clone(of.subs), false
+		}
 	}
+	if of.ranked > 0 {
+		return []*subscription{s}, false
+	}
+	return nil, true
 }
 
 // leave tells whether others may go on now.
-func (l *lines) leave(s *subscription) bool {
+func (l *lines) leave(s *subscription) (wake bool) {
+	l.sticking.Lock()
+	defer l.sticking.Unlock()
+	wake, changed := l.remove(s)
+	l.stick(changed, true)
+	return wake
+}
+
+// remove returns besides who may have groups again.
+func (l *lines) remove(s *subscription) (wake bool, changed []*subscription) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	of := l.byQueue[s.queue]
 	if of == nil {
-		return false
+		return false, nil
 	}
 	i := slices.Index(of.subs, s)
 	if i < 0 {
-		return false
+		return false, nil
 	}
 	of.subs = slices.Delete(of.subs, i, i+1)
 	if s.ranked() {
 		l.ranked.Add(-1)
-		of.ranked--
+		if of.ranked--; of.ranked == 0 {
+			changed = slices.Clone(of.subs)
+		}
 	}
 	if len(of.subs) == 0 {
 		delete(l.byQueue, s.queue)
-		return false
+		return false, nil
 	}
-	return s.ranked() || of.ranked > 0
+	return s.ranked() || of.ranked > 0, changed
 }
 
 // admits tells whether s may receive: a queue with exclusive consumers is for the

@@ -16,6 +16,13 @@ const (
 	originalName      = "original-destination"
 	deathQueueName    = "x-first-death-queue"
 	deathReasonName   = "x-first-death-reason"
+	groupFirstName    = "JMSXGroupFirstForConsumer"
+)
+
+// Headers of message groups.
+const (
+	groupName    = "JMSXGroupID"
+	groupSeqName = "JMSXGroupSeq"
 )
 
 // appendMessage appends the MESSAGE of a delivery.
@@ -41,6 +48,9 @@ func (s *subscription) appendMessage(b []byte, d *core.Delivery, seq uint64) []b
 	b = append(strconv.AppendBool(b, d.Redelivered), '\n')
 	b = appendNumber(b, jmsCountName, int64(d.State.Receives))
 	b = appendNumber(b, deliveryCountName, max(int64(d.State.Receives)-1, 0))
+	if d.FirstOfGroup {
+		b = append(b, groupFirstName+":true\n"...)
+	}
 	b = appendStored(b, v, &d.Stored)
 	return frame.AppendBody(b, d.Body)
 }
@@ -126,13 +136,13 @@ func appendStored(b []byte, v frame.Version, m *core.Stored) []byte {
 		switch a.Name {
 		case "timestamp":
 			stamped = true
-		case "JMSXGroupID", "message_group":
+		case groupName, "message_group":
 			grouped = true
 		case "content-type":
 			if len(m.ContentType) > 0 {
 				return true
 			}
-		case "destination", frame.ContentLength, "message-id", "ack", "subscription", "redelivered", deliveryCountName, jmsCountName:
+		case "destination", frame.ContentLength, "message-id", "ack", "subscription", "redelivered", deliveryCountName, jmsCountName, groupFirstName:
 			return true // ours; one of that name came by another protocol
 		case "":
 			return true // which MQTT may have, and a header may not
@@ -145,7 +155,7 @@ func appendStored(b []byte, v frame.Version, m *core.Stored) []byte {
 		return true
 	})
 	if !grouped {
-		b = frame.AppendHeader(b, v, "JMSXGroupID", m.Group)
+		b = frame.AppendHeader(b, v, groupName, m.Group)
 	}
 	if !stamped {
 		b = appendNumber(b, "timestamp", m.EnqueuedAt)

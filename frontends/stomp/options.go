@@ -48,6 +48,10 @@ type Options struct {
 	// of its queue.
 	NackToDeadLetter bool
 
+	// LooseGroups has a queue's subscriptions share each message group, as SQS's
+	// receivers do. Otherwise a group stays with one of them.
+	LooseGroups bool
+
 	// Authenticate tells whether a login has this passcode; nil: both are not
 	// looked at.
 	Authenticate func(login, passcode string) bool

@@ -1,8 +1,10 @@
 package stomp
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/leasemq/broker/core"
@@ -25,6 +27,7 @@ func (c *conn) startLocked(s *subscription) {
 	case s.browse:
 		c.pumps.Go(s.look)
 	default:
+		s.pumping = true
 		c.pumps.Go(s.pump)
 	}
 }
@@ -39,6 +42,7 @@ func (c *conn) wakePumpsLocked() {
 // pump receives and delivers until the subscription or the connection ends.
 func (s *subscription) pump() {
 	c := s.conn
+	defer s.pumped()
 	var got []core.Delivery
 	for {
 		most, bytes, ok := s.await()
@@ -51,8 +55,8 @@ func (s *subscription) pump() {
 		}
 		began := time.Now()
 		var err error
-		got, err = c.client.Receive(c.ctx, s.queue, core.ReceiveOptions{
-			Max: most, MaxBytes: bytes, Wait: receiveWait, Alive: s.mayReceive, Owner: c.owner, Selector: s.selector,
+		got, err = c.client.Receive(s.ctx, s.queue, core.ReceiveOptions{
+			Max: most, MaxBytes: bytes, Wait: receiveWait, Alive: s.mayReceive, Owner: c.owner, Selector: s.selector, Consumer: s.consumer,
 		}, got[:0])
 		s.deliver(got)
 		clear(got) // the messages themselves are large
@@ -72,6 +76,18 @@ func (s *subscription) pump() {
 			c.end(coreFault(err, ""))
 			return
 		}
+	}
+}
+
+// pumped has the groups of a subscription that has ended go to others, unless it
+// still holds messages of them.
+func (s *subscription) pumped() {
+	s.conn.mu.Lock()
+	s.pumping = false
+	over := s.consumer != nil && s.stopped && s.ledger.open() == 0
+	s.conn.mu.Unlock()
+	if over {
+		s.consumer.Close()
 	}
 }
 
@@ -156,9 +172,40 @@ func (s *subscription) deliver(got []core.Delivery) {
 	c.out.poke()
 	full := !s.hasRoomLocked()
 	c.mu.Unlock()
+	s.closeGroups(got)
 	if full && !s.busy.Swap(true) {
 		c.server.lines.yield(c.server, s)
 	}
+}
+
+// closeGroups gives up the groups that end with a message that was delivered.
+func (s *subscription) closeGroups(got []core.Delivery) {
+	if s.consumer == nil {
+		return
+	}
+	for i := range got {
+		d := &got[i]
+		if len(d.Group) == 0 || !endsGroup(d) {
+			continue
+		}
+		// One of the same group that came behind it has begun it anew.
+		if !slices.ContainsFunc(got[i+1:], func(later core.Delivery) bool { return bytes.Equal(later.Group, d.Group) }) {
+			s.consumer.CloseGroup(d.Receipt)
+		}
+	}
+}
+
+// endsGroup tells whether a message is the last of its group: then its number in it
+// is negative, as ActiveMQ has it.
+func endsGroup(d *core.Delivery) (ends bool) {
+	d.Attributes(func(a core.Attribute) bool {
+		if a.Name != groupSeqName {
+			return true
+		}
+		ends = len(a.Value) > 1 && a.Value[0] == '-'
+		return false
+	})
+	return ends
 }
 
 // giveBack releases what was received and not delivered.
@@ -230,6 +277,9 @@ func (c *conn) forgetLocked() {
 	for n, s := range c.byNumber {
 		if s.stopped && s.ledger.open() == 0 && c.subs[s.key] != s {
 			delete(c.byNumber, n)
+			if s.consumer != nil && !s.pumping && !c.ended {
+				c.pumps.Go(s.consumer.Close) // the core is not called with a lock held
+			}
 		}
 	}
 }

@@ -183,7 +183,7 @@ func (c *conn) property(o *outgoing, h *frame.Header) (headerKind, *fault) {
 	m := &o.msg
 	switch h.Name {
 	case "destination", frame.ContentLength, "receipt", "transaction", "message-id", "ack", "subscription", "redelivered",
-		deliveryCountName, jmsCountName, originalName, deathQueueName, deathReasonName:
+		deliveryCountName, jmsCountName, originalName, deathQueueName, deathReasonName, groupFirstName:
 		return headerOurs, nil
 	case "content-type":
 		if m.ContentType != "" {
@@ -194,7 +194,7 @@ func (c *conn) property(o *outgoing, h *frame.Header) (headerKind, *fault) {
 	case "traceparent":
 		m.TraceParent = h.Value
 		return headerOurs, nil
-	case "JMSXGroupID", "message_group":
+	case groupName, "message_group":
 		m.Group = h.Value
 		return headerKnown, nil
 	case "_AMQ_DUPL_ID":

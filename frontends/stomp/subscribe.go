@@ -1,6 +1,7 @@
 package stomp
 
 import (
+	"context"
 	"strconv"
 	"strings"
 	"sync"
@@ -55,6 +56,11 @@ type subscription struct {
 	noEnd     bool               // it is not told when it has seen all
 	noLocal   bool               // what its own client publishes is left out
 	replies   bool               // the client has not asked for it, but for replies
+
+	ctx      context.Context
+	cancel   context.CancelFunc
+	consumer *core.Consumer // has message groups to itself; nil: it may have none
+	pumping  bool           // its goroutine runs
 
 	ready   sync.Cond // there may be credit and room
 	stopped bool      // nothing more is delivered
@@ -163,7 +169,11 @@ func (c *conn) mayAdd(s *subscription) *fault {
 }
 
 func (c *conn) addSubscription(s *subscription, receipt string) {
+	s.ctx, s.cancel = context.WithCancel(c.ctx)
 	if !s.browse && s.kind != ofTransient && s.kind != ofTemporary {
+		if s.selector == nil && !c.server.options.LooseGroups {
+			s.consumer = c.client.NewConsumer()
+		}
 		c.server.lines.enter(s)
 	}
 	c.mu.Lock()
@@ -317,6 +327,7 @@ func (c *conn) unsubscribe(f *frame.Frame) *fault {
 		return fail("Subscription not found", "There is no subscription identified by '%.200s'.", key)
 	}
 	batch := s.stopLocked()
+	c.forgetLocked()
 	c.mu.Unlock()
 	c.server.left([]*subscription{s})
 	if len(batch) > 0 {
@@ -333,6 +344,7 @@ func (c *conn) unsubscribe(f *frame.Frame) *fault {
 func (s *subscription) stopLocked() []core.Settlement {
 	delete(s.conn.subs, s.key)
 	s.stopped, s.stoppedAt = true, s.conn.server.now()
+	s.cancel()
 	s.ready.Broadcast()
 	return s.leaveLocked(nil)
 }
