@@ -1,9 +1,14 @@
 package broker_test
 
 import (
+	"bytes"
+	"io"
+	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	stomp "github.com/go-stomp/stomp/v3"
@@ -106,5 +111,55 @@ func TestUsersAreCheckedBeforeTheStart(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", file, err, want)
 		}
+	}
+}
+
+// loggedText is what a node has logged.
+type loggedText struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *loggedText) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *loggedText) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// Who guesses passwords over STOMP or MQTT stands in the log, and the guess does not.
+func TestRefusedLoginsAreLogged(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "users")
+	writeUsers(t, file, "worker", "w-secret")
+	var out loggedText
+	n := run(t, broker.WithLogger(slog.New(slog.NewTextHandler(&out, nil))), broker.WithFrontends("stomp", "mqtt"),
+		broker.Edit(func(c *configs.Config) { c.UsersFile = file }))
+	if got := login(t, n.Addr("stomp"), "worker", "guess-1"); !strings.Contains(got, "Access refused") {
+		t.Errorf("STOMP: %q", got)
+	}
+	conn, err := net.Dial("tcp", n.Addr("mqtt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	connect := "\x10\x1e\x00\x04MQTT\x04\xc2\x00\x00\x00\x01a\x00\x06worker\x00\x07guess-2"
+	if _, err := conn.Write([]byte(connect)); err != nil {
+		t.Fatal(err)
+	}
+	if answer, err := io.ReadAll(conn); err != nil || len(answer) != 4 || answer[3] == 0 {
+		t.Errorf("MQTT: %q, error %v", answer, err)
+	}
+	for _, frontend := range []string{"stomp", "mqtt"} {
+		if want := "frontend=" + frontend + " peer=127.0.0.1:"; strings.Count(out.String(), want) != 1 {
+			t.Errorf("%q is not logged once:\n%s", want, out.String())
+		}
+	}
+	if strings.Count(out.String(), "user=worker") != 2 || strings.Contains(out.String(), "guess-") {
+		t.Errorf("logged:\n%s", out.String())
 	}
 }

@@ -107,6 +107,7 @@ func (c *conn) admit(in *wire.Connect) *wire.Error {
 		case !in.HasUser && certified:
 			c.principal = name
 		default:
+			c.server.refusals.Note(c.socket.RemoteAddr(), in.User)
 			return wire.Fail(wire.BadUserOrPassword, "there is no such user with that password")
 		}
 	} else if certified {

@@ -26,6 +26,7 @@ type Server struct {
 	counts   counts
 	numbers  atomic.Uint64 // of memory queues
 	buffers  sync.Pool     // of *[]byte
+	refusals *frontends.Refusals
 
 	mu      sync.Mutex
 	serving int // listeners
@@ -42,6 +43,7 @@ func New(engine *core.Engine, o Options) (*Server, error) {
 	s := &Server{
 		options: o, client: engine.Client(core.Principal{Origin: core.OriginMQTT}), now: engine.Now, openedAt: engine.Now(),
 		registry: registry{entries: make(map[string]*entry)},
+		refusals: frontends.NewRefusals("mqtt", o.Logger),
 	}
 	s.timers.wake, s.timers.earliest = make(chan struct{}, 1), make(map[string]int64)
 	s.groups.members, s.groups.empty = make(map[string]map[string]struct{}), make(map[string]int64)

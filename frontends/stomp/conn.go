@@ -235,7 +235,6 @@ func (c *conn) release() {
 		}
 	}
 	c.mu.Unlock()
-	c.server.left(queues)
 	for _, s := range unwritten {
 		c.settle(s.queue, batches[s])
 	}
@@ -244,7 +243,9 @@ func (c *conn) release() {
 			c.server.complain("release a session", err)
 		}
 	}
-	// What they held is at its old place again: who gets a group now has all of it.
+	// What they held is at its old place again: who gets a group, or the queue of an
+	// exclusive consumer, now has all of it.
+	c.server.left(queues)
 	for _, consumer := range consumers {
 		consumer.Close()
 	}

@@ -38,6 +38,7 @@ func (c *conn) login(f *frame.Frame) error {
 		}
 	}
 	if may := c.server.options.Authenticate; may != nil && !may(get("login"), get("passcode")) {
+		c.server.refusals.Note(c.socket.RemoteAddr(), get("login"))
 		return fail("Access refused", "There is no such login with that passcode.")
 	}
 	sends, wants, err := parseHeartBeat(get("heart-beat"))

@@ -34,6 +34,7 @@ type Server struct {
 
 	lines    lines
 	counters counters
+	refusals *frontends.Refusals
 }
 
 // New returns the frontend of engine.
@@ -45,6 +46,7 @@ func New(engine *core.Engine, o Options) (*Server, error) {
 	return &Server{
 		options: o, client: engine.Client(core.Principal{Origin: core.OriginSTOMP}), now: engine.Now,
 		conns: make(map[*conn]struct{}), ids: make(map[string]*conn), listeners: make(map[*frontends.Listener]struct{}),
+		refusals: frontends.NewRefusals("stomp", o.Logger),
 	}, nil
 }
 
