@@ -13,6 +13,7 @@ import (
 	"github.com/leasemq/broker/configs"
 	"github.com/leasemq/broker/core"
 	"github.com/leasemq/broker/core/match"
+	"github.com/leasemq/broker/core/selector"
 	"github.com/leasemq/broker/frontends/sqs"
 )
 
@@ -53,8 +54,8 @@ func together(n int, f func(i int) error) error {
 }
 
 // CheckQueues tells what is wrong with the attributes of SQS that queues of c
-// have, alone and to each other, and with the filters that they are bound to. The
-// rest is for c.Check.
+// have, alone and to each other, and with the filters and selectors that they are
+// bound by. The rest is for c.Check.
 func CheckQueues(c configs.Config) error {
 	var errs []error
 	byName := make(map[string]*core.QueueConfig, len(c.Queues))
@@ -88,6 +89,9 @@ func CheckQueues(c configs.Config) error {
 	for _, b := range c.Topics.Bindings {
 		if b.Filter != "" && match.CheckFilter(b.Filter) != nil {
 			errs = append(errs, fmt.Errorf("topics.bindings: %q is not a filter such as devices/+/up or sensors/#", b.Filter))
+		}
+		if _, err := selector.Parse(b.Selector); err != nil {
+			errs = append(errs, fmt.Errorf("topics.bindings: the selector of %s: %w", b.Queue, err))
 		}
 	}
 	return errors.Join(errs...)
@@ -137,7 +141,9 @@ func (n *Node) createQueue(ctx context.Context, client *core.Client, q configs.Q
 }
 
 func (n *Node) createBinding(ctx context.Context, client *core.Client, b configs.Binding) error {
-	err := client.Bind(ctx, core.Binding{Filter: b.Filter, Queue: b.Queue, Origin: core.OriginCore})
+	err := client.Bind(ctx, core.Binding{
+		Filter: b.Filter, Queue: b.Queue, Origin: core.OriginCore, Options: core.BindingOptions{Selector: b.Selector},
+	})
 	switch {
 	case errors.Is(err, core.ErrNoQueue), errors.Is(err, core.ErrTooManyBindings):
 		// What clients did must not keep the node from starting.

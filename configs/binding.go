@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -15,6 +16,8 @@ const BindingsMax = 10_000
 type Binding struct {
 	Filter string `yaml:"filter"`
 	Queue  string `yaml:"queue"`
+	// Selector, if not empty, selects among these messages, as in JMS.
+	Selector string `yaml:"selector"`
 }
 
 // kindBindings is the Field.Kind of a list of bindings.
@@ -24,7 +27,11 @@ const kindBindings = "bindings"
 func bindingValues(bindings []Binding) []yaml.MapSlice {
 	out := make([]yaml.MapSlice, 0, len(bindings))
 	for _, b := range bindings {
-		out = append(out, yaml.MapSlice{{Key: "filter", Value: b.Filter}, {Key: "queue", Value: b.Queue}})
+		m := yaml.MapSlice{{Key: "filter", Value: b.Filter}, {Key: "queue", Value: b.Queue}}
+		if b.Selector != "" {
+			m = append(m, yaml.MapItem{Key: "selector", Value: b.Selector})
+		}
+		out = append(out, m)
 	}
 	return out
 }
@@ -45,23 +52,26 @@ func (w fileWalk) bindings(key string, n ast.Node) {
 }
 
 func (w fileWalk) binding(key string, n ast.Node) (b Binding) {
+	names := []string{"filter", "queue", "selector"}
 	m, ok := n.(ast.MapNode)
 	if !ok {
-		w.failAt(n, "%s: expected a binding: filter and queue", key)
+		w.failAt(n, "%s: expected a binding: filter, queue and maybe selector", key)
 		return b
 	}
 	for it := m.MapRange(); it.Next(); {
 		name := it.Key().GetToken().Value
 		value, err := nodeText(it.Value())
 		switch {
-		case name != "filter" && name != "queue":
-			w.failAt(it.Key(), "unknown key %s.%s%s", key, name, didYouMean(name, []string{"filter", "queue"}))
+		case !slices.Contains(names, name):
+			w.failAt(it.Key(), "unknown key %s.%s%s", key, name, didYouMean(name, names))
 		case it.Value().Type() == ast.SequenceType:
 			w.failAt(it.Value(), "%s.%s: expected one value, not a list", key, name)
 		case err != nil:
 			w.failAt(it.Value(), "%s.%s: %s", key, name, err)
 		case name == "filter":
 			b.Filter = value
+		case name == "selector":
+			b.Selector = value
 		default:
 			b.Queue = value
 		}
@@ -69,8 +79,8 @@ func (w fileWalk) binding(key string, n ast.Node) (b Binding) {
 	return b
 }
 
-// bindings checks the bindings. Whether each filter can be matched is for those
-// who match.
+// bindings checks the bindings. Whether each filter can be matched, and each
+// selector read, is for those who do.
 func (k *checker) bindings(c Config) {
 	const key = "topics.bindings"
 	bindings := c.Topics.Bindings
@@ -89,7 +99,7 @@ func (k *checker) bindings(c Config) {
 		case b.Filter == "" || b.Queue == "":
 			k.fail(key, "number %d has no filter, or no queue", i+1)
 			continue
-		case seen[b]:
+		case seen[Binding{Filter: b.Filter, Queue: b.Queue}]:
 			k.fail(key, "%s is bound to %s twice", b.Queue, b.Filter)
 		case strings.HasPrefix(b.Filter, "$share/") || strings.HasPrefix(b.Filter, "$queue/"):
 			k.fail(key, "%s is for subscriptions of MQTT, not for bindings", b.Filter)
@@ -98,6 +108,6 @@ func (k *checker) bindings(c Config) {
 		case !there[b.Queue]:
 			k.fail(key, "%s is not one of queues", b.Queue)
 		}
-		seen[b] = true
+		seen[Binding{Filter: b.Filter, Queue: b.Queue}] = true
 	}
 }

@@ -11,9 +11,9 @@ import (
 )
 
 func TestBindingsAreReadAndWritten(t *testing.T) {
-	file := write(t, "broker.yaml", "queues: {a: , b: }\ntopics:\n  bindings:\n    - {filter: 'x/#', queue: a}\n    - filter: +/1\n      queue: b\n")
+	file := write(t, "broker.yaml", "queues: {a: , b: }\ntopics:\n  bindings:\n    - {filter: 'x/#', queue: a}\n    - filter: +/1\n      queue: b\n      selector: color = 'red'\n")
 	l := load(t, configs.Sources{File: file})
-	want := []configs.Binding{{Filter: "x/#", Queue: "a"}, {Filter: "+/1", Queue: "b"}}
+	want := []configs.Binding{{Filter: "x/#", Queue: "a"}, {Filter: "+/1", Queue: "b", Selector: "color = 'red'"}}
 	if diff := cmp.Diff(want, l.Config.Topics.Bindings); diff != "" {
 		t.Errorf("bindings (-want +got):\n%s", diff)
 	}
@@ -49,6 +49,7 @@ func TestMistakesInBindingsNameTheirPlace(t *testing.T) {
 		"    - { filtre: x, queue: a }",
 		"    - { filter: [x], queue: { a: b } }",
 		"    - x",
+		"    - { filter: x, queue: a, selektor: y }",
 		"  binding: 1",
 	}, "\n"))
 	_, err := configs.Load(configs.Sources{File: file, Environ: []string{"BROKER_TOPICS_BINDINGS={a: b}"}})
@@ -60,7 +61,8 @@ func TestMistakesInBindingsNameTheirPlace(t *testing.T) {
 		":4:17: topics.bindings.filter: expected one value, not a list",
 		"topics.bindings.queue: expected a value, not keys",
 		":5:7: topics.bindings: expected a binding",
-		":6:3: unknown key topics.binding; did you mean topics.bindings?",
+		":6:30: unknown key topics.bindings.selektor; did you mean selector?",
+		":7:3: unknown key topics.binding; did you mean topics.bindings?",
 		"environment BROKER_TOPICS_BINDINGS:1:1: topics.bindings: expected a list of bindings",
 	} {
 		if !strings.Contains(err.Error(), want) {
@@ -78,12 +80,13 @@ func TestCheckOfBindings(t *testing.T) {
 		bindings []configs.Binding
 		want     string
 	}{
-		"no filter":    {[]configs.Binding{{Queue: "orders"}}, "topics.bindings: number 1 has no filter"},
-		"no queue":     {[]configs.Binding{{Filter: "a", Queue: "orders"}, {Filter: "a"}}, "number 2 has no filter, or no queue"},
-		"twice":        {[]configs.Binding{{Filter: "a", Queue: "orders"}, {Filter: "a", Queue: "orders"}}, "orders is bound to a twice"},
-		"absent queue": {[]configs.Binding{{Filter: "a", Queue: "order"}}, "order is not one of queues; did you mean orders?"},
-		"shared":       {[]configs.Binding{{Filter: "$share/g/a", Queue: "orders"}}, "is for subscriptions of MQTT"},
-		"too many":     {make([]configs.Binding, configs.BindingsMax+1), "10001 of them"},
+		"no filter":     {[]configs.Binding{{Queue: "orders"}}, "topics.bindings: number 1 has no filter"},
+		"no queue":      {[]configs.Binding{{Filter: "a", Queue: "orders"}, {Filter: "a"}}, "number 2 has no filter, or no queue"},
+		"twice":         {[]configs.Binding{{Filter: "a", Queue: "orders"}, {Filter: "a", Queue: "orders"}}, "orders is bound to a twice"},
+		"two selectors": {[]configs.Binding{{Filter: "a", Queue: "orders", Selector: "x"}, {Filter: "a", Queue: "orders", Selector: "y"}}, "orders is bound to a twice"},
+		"absent queue":  {[]configs.Binding{{Filter: "a", Queue: "order"}}, "order is not one of queues; did you mean orders?"},
+		"shared":        {[]configs.Binding{{Filter: "$share/g/a", Queue: "orders"}}, "is for subscriptions of MQTT"},
+		"too many":      {make([]configs.Binding, configs.BindingsMax+1), "10001 of them"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			checkSays(t, func(cfg *configs.Config) { cfg.Queues, cfg.Topics.Bindings = queues, c.bindings }, c.want)

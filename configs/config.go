@@ -45,7 +45,7 @@ type Config struct {
 
 // Topics says where messages go that are published to topics.
 type Topics struct {
-	Bindings []Binding `yaml:"bindings" doc:"Queues that get copies of what is published to topics, from the start on: a list of filter and queue, one of queues; see below."`
+	Bindings []Binding `yaml:"bindings" doc:"Queues that get copies of what is published to topics, from the start on: a list of filter, queue, one of queues, and maybe selector, as in JMS; see below."`
 }
 
 // Node says where a node keeps its state.
