@@ -30,6 +30,10 @@ type ReceiveOptions struct {
 	// tells whether the peer is still there. False ends the receive with
 	// context.Canceled, and the message goes to the next waiter.
 	Alive func() bool
+	// Watch, if set, is parked in the place of the caller if there is nothing, and
+	// called when there may be. Until then it is not received with, and Wait does
+	// not count. It is not for a Selector.
+	Watch *Watch
 	// Grant, if set, is asked before each message is taken whether the caller has
 	// room for it; bytes is its size, 0 if only storage knows it. False ends the
 	// receive with what it has; the first message is given all the same. It is

@@ -41,7 +41,7 @@ type candidate struct {
 // returns none. With Options.Wait it parks without cost until a message is
 // available or ctx is done.
 func (c *Client) Receive(ctx context.Context, name string, o ReceiveOptions, out []Delivery) ([]Delivery, error) {
-	if o.Max < 1 || o.Visibility > VisibilityMax {
+	if o.Max < 1 || o.Visibility > VisibilityMax || o.Watch != nil && o.Selector != nil {
 		return out, ErrInvalidArgument
 	}
 	for {
@@ -79,6 +79,9 @@ func (q *queue) receiveFirst(ctx context.Context, o *ReceiveOptions, out []Deliv
 
 func (q *queue) receiveOrWait(ctx context.Context, o *ReceiveOptions, out []Delivery) ([]Delivery, error) {
 	n := len(out)
+	if o.Watch != nil {
+		return q.receiveOrWatch(o, out)
+	}
 	if o.Wait < 0 {
 		o.Wait = q.config().ReceiveWait
 	}
@@ -253,7 +256,7 @@ func (q *queue) receiveOnce(o *ReceiveOptions, w *waiter, out []Delivery) ([]Del
 	}
 	if len(picks) == 0 && len(dead) == 0 {
 		defer q.mu.Unlock()
-		if o.Wait == 0 && q.inFlight >= InFlightMax && q.rec.Config.Kind == KindStandard && q.available() {
+		if o.Wait == 0 && o.Watch == nil && q.inFlight >= InFlightMax && q.rec.Config.Kind == KindStandard && q.available() {
 			return out, false, ErrOverLimit
 		}
 		if list, _ := q.waitersOf(o); w != nil {

@@ -3,6 +3,7 @@ package core
 // waiter is one parked receive. Everything but ch is guarded by the queue.
 type waiter struct {
 	ch         chan struct{} // one token: look again
+	ready      func()        // called in the place of a token, of a Watch
 	want       int           // messages that it takes at most
 	options    *ReceiveOptions
 	woken      bool        // the token has been sent: the waiter is out of the list
@@ -74,8 +75,8 @@ func (w *waiter) ofConsumer(parked *waiter) {
 func (w *waiterList) wake(n int) {
 	for n > 0 && w.first != nil {
 		x := w.first
-		w.wakeOne(x)
 		n -= x.want
+		w.wakeOne(x)
 	}
 }
 
@@ -83,6 +84,10 @@ func (w *waiterList) wake(n int) {
 func (w *waiterList) wakeOne(x *waiter) {
 	w.remove(x)
 	x.woken = true
+	if x.ready != nil {
+		x.ready() // x is its receiver's again
+		return
+	}
 	x.ch <- struct{}{}
 }
 
