@@ -45,7 +45,6 @@ type conn struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	pumps  sync.WaitGroup
-	wrote  chan struct{} // closed when the writer has ended
 
 	// Set by CONNECT, before anybody else reads them.
 	version     wire.Version
@@ -97,10 +96,9 @@ type conn struct {
 }
 
 func (s *Server) newConn(ctx context.Context, socket net.Conn) *conn {
-	c := &conn{server: s, client: s.client, socket: socket, wrote: make(chan struct{})}
+	c := &conn{server: s, client: s.client, socket: socket}
 	c.ctx, c.cancel = context.WithCancel(ctx)
 	c.room.L = &c.mu
-	c.out.wake = make(chan struct{}, 1)
 	c.reader = wire.NewReader(c, loginBytesMax)
 	c.subs.byFilter = make(map[string]*state.Sub)
 	return c
@@ -109,7 +107,6 @@ func (s *Server) newConn(ctx context.Context, socket net.Conn) *conn {
 // serve reads packets until the connection is over, and cleans up.
 func (c *conn) serve(draining context.Context) {
 	c.server.counts.sockets.Add(1)
-	go c.writeLoop()
 	stop := context.AfterFunc(draining, c.drain)
 	err := c.readPackets()
 	stop()
@@ -117,9 +114,9 @@ func (c *conn) serve(draining context.Context) {
 	c.waitForAnswers()
 	c.endBecause(err, draining)
 	c.waitForCore()
-	c.pumps.Wait()
+	c.leaveSources()
 	c.leave()
-	<-c.wrote
+	c.waitForWriter()
 	c.closeSocket(draining)
 	c.server.counts.sockets.Add(-1)
 }
@@ -317,9 +314,7 @@ func (c *conn) endLocked(how ending, r wire.Reason, text string) {
 	}
 	c.ended = how
 	c.out.closed = true
-	c.out.poke()
 	c.room.Broadcast()
-	c.wakeSourcesLocked()
 	c.cancel()
 	_ = c.socket.SetReadDeadline(time.Unix(1, 0)) // fails if the socket has
 }
@@ -339,7 +334,6 @@ func (c *conn) drain() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.cancel()
-	c.wakeSourcesLocked()
 	_ = c.socket.SetReadDeadline(time.Unix(1, 0)) // fails if the socket has
 }
 

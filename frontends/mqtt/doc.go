@@ -2,12 +2,15 @@
 //
 // # A connection
 //
-// One goroutine reads packets, one writes, and each queue that the session is
-// delivered from has one that receives from the core. The reader hands what is
-// published to the core and does not wait for the commit: the acknowledgements
-// that are owed stand in conn.answers in the order of receipt, and each goes out
-// when its commit and all answers before it are there. The window of answers is
-// bounded; beyond it the reader waits, and so does the client.
+// One goroutine reads packets. The writing of packets, and each queue that the
+// session is delivered from, have one only while there is something to do: an idle
+// connection has none but its reader. A queue with nothing to deliver is watched;
+// see core.Watch.
+//
+// The reader hands what is published to the core and does not wait for the commit:
+// the acknowledgements that are owed stand in conn.answers in the order of receipt,
+// and each goes out when its commit and all answers before it are there. The window
+// of answers is bounded; beyond it the reader waits, and so does the client.
 //
 // # A session
 //
@@ -28,7 +31,8 @@
 // # Locks
 //
 // registry.mu, then conn.mu, the innermost. The core is never called with either
-// held. Callbacks of the core take conn.mu and do nothing that blocks.
+// held. Callbacks of the core, of which those of watches come with its locks held,
+// take conn.mu and do nothing that blocks.
 //
 // # Invariants
 //

@@ -23,24 +23,16 @@ const hurryTime = 20 * time.Millisecond
 // outbox is what waits to be written. conn.mu guards it.
 type outbox struct {
 	buf     []byte
-	wake    chan struct{} // one token: there is something to do
-	queued  int64         // bytes that were ever put in
-	written int64         // bytes that the socket took
-	closed  bool          // nothing more is put in; the writer ends when it is empty
-	broken  bool          // the socket has failed
-	hurry   bool          // nobody waits for this socket any more
+	queued  int64 // bytes that were ever put in
+	written int64 // bytes that the socket took
+	writing bool  // there is a goroutine that writes
+	closed  bool  // nothing more is put in
+	broken  bool  // the socket has failed
+	hurry   bool  // nobody waits for this socket any more
 }
 
 // pending returns how many bytes the socket has not taken yet.
 func (o *outbox) pending() int64 { return o.queued - o.written }
-
-// poke wakes the writer.
-func (o *outbox) poke() {
-	select {
-	case o.wake <- struct{}{}:
-	default:
-	}
-}
 
 // beginLocked returns the buffer to append packets to; putLocked takes it back.
 func (c *conn) beginLocked() []byte {
@@ -54,37 +46,56 @@ func (c *conn) beginLocked() []byte {
 
 func (c *conn) putLocked(b []byte) {
 	o := &c.out
+	if len(b) == 0 {
+		c.recycle(b)
+		o.buf = nil
+		return
+	}
 	if o.closed || o.broken {
 		return // nobody reads it
 	}
 	o.queued += int64(len(b) - len(o.buf))
 	o.buf = b
-	o.poke()
+	if !o.writing {
+		o.writing = true
+		c.server.crew.do((*writer)(c))
+	}
 }
 
-// writeLoop writes what is put into the outbox until it is closed and empty, or
-// the socket fails.
-func (c *conn) writeLoop() {
-	defer close(c.wrote)
+// writer is a connection that has something to write.
+type writer conn
+
+func (w *writer) do() { (*conn)(w).writeAll() }
+
+// writeAll writes what is put into the outbox until it is empty, or the socket
+// fails. An idle connection has no goroutine for that.
+func (c *conn) writeAll() {
 	for {
 		c.mu.Lock()
-		buf, closed := c.out.buf, c.out.closed
+		buf := c.out.buf
 		c.out.buf = nil
-		c.mu.Unlock()
-		if len(buf) > 0 {
-			err := c.write(buf)
-			c.took(len(buf), err)
-			c.recycle(buf)
-			if err != nil {
-				return
+		if len(buf) == 0 {
+			c.out.writing = false
+			if c.waiting {
+				c.room.Broadcast()
 			}
-			continue
-		}
-		c.recycle(buf)
-		if closed {
+			c.mu.Unlock()
+			c.recycle(buf)
 			return
 		}
-		<-c.out.wake
+		c.mu.Unlock()
+		c.took(len(buf), c.write(buf))
+		c.recycle(buf)
+	}
+}
+
+// waitForWriter waits until all is written that will be.
+func (c *conn) waitForWriter() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.out.writing {
+		c.waiting = true
+		c.room.Wait()
 	}
 }
 

@@ -16,17 +16,19 @@ import (
 // Server is the MQTT frontend. It is made by New and serves any number of
 // listeners.
 type Server struct {
-	options  Options
-	client   *core.Client
-	now      func() int64 // the core's clock, milliseconds since the epoch
-	openedAt int64
-	registry registry
-	timers   timers
-	groups   groups
-	counts   counts
-	numbers  atomic.Uint64 // of memory queues
-	buffers  sync.Pool     // of *[]byte
-	refusals *frontends.Refusals
+	options    Options
+	client     *core.Client
+	now        func() int64 // the core's clock, milliseconds since the epoch
+	openedAt   int64
+	registry   registry
+	timers     timers
+	groups     groups
+	counts     counts
+	numbers    atomic.Uint64 // of memory queues
+	buffers    sync.Pool     // of *[]byte
+	deliveries sync.Pool     // of *[]core.Delivery
+	crew       *crew
+	refusals   *frontends.Refusals
 
 	mu      sync.Mutex
 	serving int // listeners
@@ -42,7 +44,7 @@ func New(engine *core.Engine, o Options) (*Server, error) {
 	}
 	s := &Server{
 		options: o, client: engine.Client(core.Principal{Origin: core.OriginMQTT}), now: engine.Now, openedAt: engine.Now(),
-		registry: registry{entries: make(map[string]*entry)},
+		registry: registry{entries: make(map[string]*entry)}, crew: newCrew(),
 		refusals: frontends.NewRefusals("mqtt", o.Logger),
 	}
 	s.timers.wake, s.timers.earliest = make(chan struct{}, 1), make(map[string]int64)
@@ -137,6 +139,7 @@ func (s *Server) leave() {
 	if last {
 		stop()
 		<-ended
+		s.crew.end()
 	}
 }
 

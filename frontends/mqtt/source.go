@@ -3,7 +3,6 @@ package mqtt
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/leasemq/broker/core"
@@ -12,14 +11,12 @@ import (
 	"github.com/leasemq/broker/frontends/mqtt/wire"
 )
 
-// Bounds of one receive.
-const (
-	receiveMax  = 64
-	receiveWait = time.Hour
-	// receivePause keeps a source from spinning when the core does not let it
-	// wait: the node is about to stop.
-	receivePause = 10 * time.Millisecond
-)
+// receiveMax bounds one receive.
+const receiveMax = 64
+
+// receivePause is how long a source waits for the reader to find out that the
+// client has gone, or before it tries again what has failed.
+const receivePause = 10 * time.Millisecond
 
 // sourceKind says what a queue is to a session.
 type sourceKind uint8
@@ -31,7 +28,8 @@ const (
 )
 
 // source is a queue that a session is delivered from. conn.mu guards it, but for
-// what its goroutine alone uses.
+// what its goroutine alone uses. It has one only while there is something to do:
+// in between it is parked in the line of its queue, or waits for room.
 type source struct {
 	conn  *conn
 	queue string
@@ -39,13 +37,15 @@ type source struct {
 	group destination // of a shared one
 	sub   state.Sub   // the same
 
-	ready   sync.Cond // there may be room again, or it is over
-	waiting bool      // for room
+	running bool // it has a goroutine, or had the last one
+	again   bool // which is to look again
+	waiting bool // for room
 	stopped bool
 
 	acked []core.Settlement // the reader's own: what it has to settle
 
 	// The goroutine's own.
+	watch   *core.Watch
 	held    []core.Delivery // received, for which there was no room
 	moves   []core.Delivery // of a group, that the session's own queue gets
 	matched matched
@@ -57,27 +57,75 @@ type source struct {
 // start makes s deliver.
 func (c *conn) start(s *source) *source {
 	s.conn = c
-	s.ready.L = &c.mu
+	s.watch = core.NewWatch(s.kick)
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.sources = append(c.sources, s)
-	c.mu.Unlock()
-	c.pumps.Go(s.run)
+	s.kickLocked()
 	return s
+}
+
+// kick has s look whether there is something to do. The core calls it.
+func (s *source) kick() {
+	s.conn.mu.Lock()
+	defer s.conn.mu.Unlock()
+	s.kickLocked()
+}
+
+func (s *source) kickLocked() {
+	switch {
+	case s.running:
+		s.again = true
+	case !s.overLocked():
+		s.running, s.waiting = true, false
+		s.conn.pumps.Add(1)
+		s.conn.server.crew.do(s)
+	}
 }
 
 // stop ends s. What it has delivered can still be acknowledged.
 func (s *source) stop() {
 	c := s.conn
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	s.stopped = true
-	s.ready.Broadcast()
+	running := s.running
 	for i, have := range c.sources {
 		if have == s {
 			c.sources = append(c.sources[:i:i], c.sources[i+1:]...)
 			break
 		}
 	}
+	c.mu.Unlock()
+	if !running { // else its goroutine does
+		s.leave()
+	}
+}
+
+// leave gives up the place in the line, and what was received and is not
+// delivered, unless that goes back with the owner.
+func (s *source) leave() {
+	s.watch.Leave()
+	if s.hasStopped() {
+		s.giveBack(s.held)
+		s.held = nil
+	}
+}
+
+// leaveSources has the sources of a connection that has ended leave, and waits for
+// them.
+func (c *conn) leaveSources() {
+	c.mu.Lock()
+	var idle []*source
+	for _, s := range c.sources {
+		if !s.running {
+			idle = append(idle, s)
+		}
+	}
+	c.mu.Unlock()
+	for _, s := range idle {
+		s.leave()
+	}
+	c.pumps.Wait()
 }
 
 // hasStopped tells whether the source has ended, and its connection has not.
@@ -90,55 +138,109 @@ func (s *source) hasStopped() bool {
 // wakeSourcesLocked lets sources look again whether they may receive.
 func (c *conn) wakeSourcesLocked() {
 	for _, s := range c.sources {
-		if s.waiting || c.ended != endNot {
-			s.ready.Broadcast()
+		if s.waiting {
+			s.kickLocked()
 		}
 	}
 }
 
-// run receives and delivers until the source or the connection ends.
+func (s *source) do() {
+	defer s.conn.pumps.Done()
+	s.run()
+}
+
+// run receives and delivers until there is nothing to do.
 func (s *source) run() {
 	c := s.conn
-	var got []core.Delivery
+	got, _ := c.server.deliveries.Get().(*[]core.Delivery)
+	if got == nil {
+		got = new([]core.Delivery)
+	}
+	defer c.server.deliveries.Put(got)
 	for {
-		most, ok := s.await()
-		if !ok {
-			if s.hasStopped() {
-				s.giveBack(s.held)
-			}
+		most, over := s.look()
+		switch {
+		case over:
+			s.leave()
 			return
-		}
-		if len(s.held) > 0 {
+		case most == 0:
+			return
+		case len(s.held) > 0:
 			held := s.held
 			s.held = nil
 			s.deliver(held)
 			continue
-		}
-		if s.kind == sourceShared && !frontends.PeerAlive(c.socket) {
+		case s.kind == sourceShared && !frontends.PeerAlive(c.socket):
+			// What others consume as well is left to them by a client that has gone.
+			s.watch.Leave()
 			s.pause() // the reader is about to find out
 			continue
 		}
-		began := time.Now()
-		var err error
-		got, err = c.client.Receive(c.ctx, s.queue, core.ReceiveOptions{
-			Max: most, MaxBytes: outHigh, Wait: receiveWait, Alive: s.mayReceive, Owner: c.owner,
-		}, got[:0])
-		s.deliver(got)
-		clear(got) // the messages themselves are large
-		switch {
-		case err == nil && len(got) == 0 && time.Since(began) < receivePause:
-			s.pause()
-		case err == nil || errors.Is(err, context.Canceled):
-		case errors.Is(err, core.ErrNoQueue) && s.hasStopped():
-			return
-		default:
-			if !errors.Is(err, core.ErrNoQueue) {
-				c.server.complain("receive", err)
-			}
-			c.end(endLost, reasonOf(err), "a queue of the session can not be received from")
+		if parked := s.receive(most, got); parked && s.rest() {
 			return
 		}
 	}
+}
+
+// look tells for how many messages there is room. If there is none, s rests until
+// it is kicked by who makes room.
+func (s *source) look() (most int, over bool) {
+	for full := false; ; full = true {
+		if full {
+			s.watch.Leave() // what it was called for is for others
+		}
+		s.conn.mu.Lock()
+		if s.overLocked() {
+			s.conn.mu.Unlock()
+			return 0, true
+		}
+		n := s.roomLocked()
+		s.again = false
+		if full && n <= 0 {
+			s.waiting, s.running = true, false
+		}
+		s.conn.mu.Unlock()
+		if full || n > 0 {
+			return max(0, min(n, receiveMax)), false
+		}
+	}
+}
+
+func (s *source) overLocked() bool {
+	return s.stopped || s.conn.ended != endNot || s.conn.ctx.Err() != nil
+}
+
+// rest ends the goroutine of s, unless there is more to do.
+func (s *source) rest() bool {
+	s.conn.mu.Lock()
+	defer s.conn.mu.Unlock()
+	if s.again || s.overLocked() {
+		return false
+	}
+	s.running = false
+	return true
+}
+
+// receive receives and delivers, by way of room. It tells whether there was
+// nothing, and s is parked.
+func (s *source) receive(most int, room *[]core.Delivery) (parked bool) {
+	c := s.conn
+	got, err := c.client.Receive(c.ctx, s.queue, core.ReceiveOptions{
+		Max: most, MaxBytes: outHigh, Owner: c.owner, Watch: s.watch,
+	}, (*room)[:0])
+	s.deliver(got)
+	clear(got) // the messages themselves are large
+	*room = got
+	switch {
+	case err == nil:
+		return len(got) == 0
+	case errors.Is(err, context.Canceled), errors.Is(err, core.ErrNoQueue) && s.hasStopped():
+		return false
+	case !errors.Is(err, core.ErrNoQueue):
+		c.server.complain("receive", err)
+	}
+	c.end(endLost, reasonOf(err), "a queue of the session can not be received from")
+	return false
 }
 
 func (s *source) pause() {
@@ -146,35 +248,6 @@ func (s *source) pause() {
 	case <-time.After(receivePause):
 	case <-s.conn.ctx.Done():
 	}
-}
-
-// await waits until there is room for a message, and returns for how many.
-func (s *source) await() (most int, ok bool) {
-	c := s.conn
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for {
-		if s.stopped || c.ended != endNot || c.ctx.Err() != nil {
-			return 0, false
-		}
-		if n := s.roomLocked(); n > 0 {
-			return min(n, receiveMax), true
-		}
-		s.waiting = true
-		s.ready.Wait()
-		s.waiting = false
-	}
-}
-
-// mayReceive tells whether there still is room, and a client.
-func (s *source) mayReceive() bool {
-	// What others consume as well is left to them by a client that has gone.
-	if s.kind == sourceShared && !frontends.PeerAlive(s.conn.socket) {
-		return false
-	}
-	s.conn.mu.Lock()
-	defer s.conn.mu.Unlock()
-	return !s.stopped && s.conn.ended == endNot && s.roomLocked() > 0
 }
 
 // roomLocked returns how many messages the client may be sent. What is held comes

@@ -7,7 +7,7 @@ import (
 
 // Sizes of a Reader's buffer, in bytes.
 const (
-	bufferFirst = 1 << 10
+	bufferFirst = 256
 	bufferKept  = 64 << 10 // a larger one is dropped when its packet is done with
 )
 
