@@ -10,6 +10,20 @@ import (
 // called before the engine is used.
 func SetReturnedMax(e *Engine, n int) { e.returnedMax.Store(int64(n)) }
 
+// Trim has the queues leave memory that are idle.
+func Trim(e *Engine) {
+	for range evictAfter {
+		e.trim()
+	}
+}
+
+// Loaded returns how many queues are in memory.
+func Loaded(e *Engine) int {
+	e.tableMu.RLock()
+	defer e.tableMu.RUnlock()
+	return len(e.byName)
+}
+
 // Audit compares what memory says of each loaded queue with what memory says
 // elsewhere. Nothing may be in progress.
 func Audit(e *Engine) error {

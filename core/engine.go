@@ -75,9 +75,11 @@ type Engine struct {
 	workMu  sync.Mutex     // guards closed against work.Add
 	closed  bool
 
-	tableMu sync.RWMutex
-	byName  map[string]*queue
-	loading sync.Mutex // one load at a time
+	tableMu  sync.RWMutex
+	byName   map[string]*queue
+	tableMax int           // beyond it the table is trimmed
+	trimWake chan struct{} // one token: it is to be
+	loading  sync.Mutex    // one load at a time
 
 	moves    moveTable
 	topics   topicTable
@@ -96,7 +98,7 @@ func Open(o Options) (*Engine, error) {
 	e := &Engine{
 		store: o.Store, log: o.Logger, boot: o.Boot, windowMax: o.WindowBytes, allowDead: o.AllowDeadLetter, covers: o.Covers,
 		draining: make(chan struct{}), failed: make(chan struct{}), closing: make(chan struct{}),
-		byName: make(map[string]*queue), reapWake: make(chan struct{}, 1),
+		byName: make(map[string]*queue), tableMax: tableMin, trimWake: make(chan struct{}, 1), reapWake: make(chan struct{}, 1),
 	}
 	e.returnedMax.Store(returnedMax)
 	if e.log == nil {

@@ -1,6 +1,8 @@
 package core
 
 import (
+	"maps"
+	"slices"
 	"time"
 )
 
@@ -8,8 +10,13 @@ import (
 // their memory go.
 const sweepEvery = time.Minute
 
-// evictAfter is how many sweeps a queue is idle before it leaves memory.
+// evictAfter is how many sweeps, or trims of the table, a queue is idle before it
+// leaves memory.
 const evictAfter = 2
+
+// tableMin is how many queues are in memory before the table is trimmed; after
+// that, whenever it has grown by an eighth.
+const tableMin = 16 << 10
 
 // dropBatch bounds what one Change expires.
 const dropBatch = 512
@@ -24,6 +31,8 @@ func (e *Engine) sweep() {
 		case <-t.C:
 			heads = e.sweepOnce(heads)
 			e.sweepRetained()
+		case <-e.trimWake:
+			e.trim()
 		case <-e.closing:
 			return
 		case <-e.failed:
@@ -142,6 +151,36 @@ func (e *Engine) evict(q *queue) int64 {
 	}
 	e.forget(q)
 	return q.headAt
+}
+
+// enter puts a queue into the table, and has that trimmed when it is large.
+func (e *Engine) enter(q *queue) {
+	e.tableMu.Lock()
+	e.byName[q.name] = q
+	large := len(e.byName) > e.tableMax
+	e.tableMu.Unlock()
+	if large {
+		select {
+		case e.trimWake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// trim evicts the queues that nobody has used since the trim before. Who sends to
+// a great many, a few messages each, would else fill the memory within a minute.
+func (e *Engine) trim() {
+	e.tableMu.RLock()
+	loaded := slices.Collect(maps.Values(e.byName))
+	e.tableMu.RUnlock() // a queue that leaves the table holds its own lock first
+	for _, q := range loaded {
+		if q.memory == nil && !e.stopped() {
+			e.evict(q)
+		}
+	}
+	e.tableMu.Lock()
+	e.tableMax = max(tableMin, len(e.byName)+len(e.byName)/8)
+	e.tableMu.Unlock()
 }
 
 // expireAll drops what is over, or moves it to the dead-letter queue, from the

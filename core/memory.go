@@ -65,9 +65,7 @@ func (c *Client) DeclareMemory(name string, cfg QueueConfig, o *Owner, closed fu
 	q.memory = &memoryQueue{owner: o, closed: closed, kept: make(map[Seq][]byte)}
 	q.clearLocked() // its window counts as memory's
 	info := q.infoLocked()
-	e.tableMu.Lock()
-	e.byName[name] = q
-	e.tableMu.Unlock()
+	e.enter(q)
 	if !o.lock() {
 		q.forgetMemory()
 		return Queue{}, context.Canceled // the session has ended
