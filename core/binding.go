@@ -181,6 +181,16 @@ func (t *topicTable) loaded() error {
 	return t.err
 }
 
+// isReady tells whether the stored bindings have been read.
+func (t *topicTable) isReady() bool {
+	select {
+	case <-t.ready:
+		return true
+	default:
+		return false
+	}
+}
+
 // put adds b, in the place of an older one. The new one comes first: there is no
 // moment without.
 func (t *topicTable) put(b *binding) {
@@ -235,8 +245,7 @@ func (t *topicTable) forget(g *group, q *queue) {
 	}
 }
 
-// newBindings checks what a queue is to be bound to, and waits until the stored
-// bindings are known.
+// newBindings checks what a queue is to be bound to.
 func (e *Engine) newBindings(queue string, bindings []Binding) ([]*binding, error) {
 	if len(bindings) > QueueBindingsMax {
 		return nil, ErrTooManyBindings
@@ -256,10 +265,7 @@ func (e *Engine) newBindings(queue string, bindings []Binding) ([]*binding, erro
 		b.Queue, b.Options.Data = queue, slices.Clone(b.Options.Data)
 		fresh[i] = &binding{Binding: b, sel: sel}
 	}
-	if len(fresh) == 0 {
-		return nil, nil
-	}
-	return fresh, e.topics.loaded()
+	return fresh, nil
 }
 
 // putBinding stores a binding of the queue id.
@@ -278,6 +284,9 @@ func (c *Client) Bind(ctx context.Context, b Binding) error {
 	if err != nil {
 		return err
 	}
+	if err := e.bindable(b.Queue); err != nil {
+		return err
+	}
 	var done *commit
 	err = e.with(b.Queue, func(q *queue) (err error) {
 		done, err = q.bind(fresh[0])
@@ -287,6 +296,17 @@ func (c *Client) Bind(ctx context.Context, b Binding) error {
 		return err
 	}
 	return wait(ctx, done)
+}
+
+// bindable waits until what is known of the bindings of a queue can be changed:
+// for a stored one, until the stored ones have been read. Publishes wait for those
+// as well, so that a memory queue that is bound before misses none.
+func (e *Engine) bindable(name string) error {
+	q, err := e.queue(name)
+	if err != nil || q.memory != nil {
+		return err
+	}
+	return e.topics.loaded()
 }
 
 // bind returns the commit to wait for, nil if the binding is durable.
@@ -360,6 +380,9 @@ func (c *Client) Unbind(ctx context.Context, filter, name string) error {
 // for their queue alone.
 func (c *Client) Bindings(ctx context.Context, name, after string, most int) ([]Binding, error) {
 	e := c.engine
+	if name != "" && !e.topics.isReady() {
+		return e.storedBindings(name, after, most)
+	}
 	if err := e.topics.loaded(); err != nil {
 		return nil, err
 	}
@@ -376,11 +399,42 @@ func (c *Client) Bindings(ctx context.Context, name, after string, most int) ([]
 			}
 			return nil
 		})
-		slices.SortFunc(out, func(a, b Binding) int { return strings.Compare(a.Filter, b.Filter) })
-		return out[:min(most, len(out))], err
+		return sortBindings(out, most), err
 	}
+	return e.readBindings(bindingPrefix, bindingPrefix+after, most)
+}
+
+// storedBindings are those of a queue while the others are being read. Until then
+// nobody changes the stored ones: a session can go on at once after a start, with
+// however many others there are.
+func (e *Engine) storedBindings(name, after string, most int) ([]Binding, error) {
+	q, err := e.queue(name)
+	if err != nil {
+		return nil, err
+	}
+	if q.memory == nil {
+		prefix := queueBindingPrefix(name)
+		return e.readBindings(prefix, prefix+after, most)
+	}
+	var out []Binding
+	for _, b := range e.topics.list(q.id) {
+		if b.Filter > after {
+			out = append(out, b.Binding)
+		}
+	}
+	return sortBindings(out, most), nil
+}
+
+func sortBindings(b []Binding, most int) []Binding {
+	slices.SortFunc(b, func(a, b Binding) int { return strings.Compare(a.Filter, b.Filter) })
+	return b[:min(most, len(b))]
+}
+
+// readBindings reads up to most bindings whose records begin with prefix and sort
+// after the given name.
+func (e *Engine) readBindings(prefix, after string, most int) (out []Binding, err error) {
 	var bad error
-	err := e.store.Records(bindingPrefix, bindingPrefix+after, func(record string, value []byte) bool {
+	err = e.store.Records(prefix, after, func(record string, value []byte) bool {
 		var b *binding
 		if b, bad = decodeBinding(record, value); bad == nil {
 			out = append(out, b.Binding)

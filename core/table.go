@@ -58,9 +58,7 @@ func (e *Engine) loadQueue(name string) (*queue, error) {
 	}
 	q = e.newQueue(rec, qid, st)
 	q.redeliverBelow = min(st.Watermark, MakeSeq(e.uncleanTerm+1))
-	e.tableMu.Lock()
-	e.byName[name] = q
-	e.tableMu.Unlock()
+	e.enter(q)
 	return q, nil
 }
 
@@ -142,6 +140,9 @@ func (c *Client) DeclareBound(ctx context.Context, name string, cfg QueueConfig,
 		return Queue{}, false, err
 	}
 	bound, err := e.newBindings(name, bindings)
+	if err == nil && len(bound) > 0 {
+		err = e.topics.loaded()
+	}
 	if err != nil {
 		return Queue{}, false, err
 	}
@@ -204,9 +205,7 @@ func (e *Engine) create(name string, cfg QueueConfig, bound []*binding) (Queue, 
 	q := e.newQueue(rec, qid, QueueState{})
 	q.lastGroup, q.configGroup = n, n
 	info := q.infoLocked()
-	e.tableMu.Lock()
-	e.byName[name] = q
-	e.tableMu.Unlock()
+	e.enter(q)
 	for _, b := range bound {
 		e.topics.put(b)
 	}
