@@ -284,7 +284,8 @@ See the cluster, and have the standby become primary:
   %[1]s cluster status --admin %[3]s
   %[1]s cluster handover --admin %[3]s
 
-Kill the primary while a message lies in the queue: the other node takes over with it.
+Kill the primary while a message lies in the queue. Within about two seconds the other node has taken over,
+and has it:
   %[1]s pub orders kept --admin %[2]s
   kill -9 %[4]d
   %[1]s sub orders --count 1 --admin %[3]s
