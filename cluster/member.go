@@ -97,7 +97,8 @@ type handover struct {
 	ended chan error
 }
 
-// New checks o and makes a member that stands where its store does.
+// New checks o and makes a member that stands where its store does. The error wraps
+// ErrGeneration if that has nothing to do with the log.
 func New(o Options) (*Member, error) {
 	o.Lease, o.Depth, o.partBytes = cmp.Or(o.Lease, LeaseDefault), cmp.Or(o.Depth, DepthDefault), cmp.Or(o.partBytes, partBytesMax)
 	o.silencePerMille, o.coverPerMille = cmp.Or(o.silencePerMille, silencePerMille), cmp.Or(o.coverPerMille, coverPerMille)
@@ -131,13 +132,10 @@ func New(o Options) (*Member, error) {
 		m.clock = newBootClock()
 	}
 	at := o.Store.Applied()
-	if at.Seq == 0 {
-		at.Generation = o.Log.Generation()
+	if err := checkGeneration(at, o.Log.Generation()); err != nil {
+		return nil, err
 	}
-	if at.Generation != o.Log.Generation() {
-		return nil, fmt.Errorf("state is of generation %d of the log, which is now at %d: it must start from a checkpoint of that",
-			at.Generation, o.Log.Generation())
-	}
+	at.Generation = o.Log.Generation()
 	m.chain, m.stored = NewChain(at), at.Seq
 	m.chain.lax = o.lax
 	return m, nil
