@@ -20,7 +20,7 @@ const (
 	fetchWindow    = 4 // pieces that are asked for ahead
 	fetchTries     = 4 // of one piece
 	fetchRetry     = 100 * time.Millisecond
-	checkpointWait = waitMax // until it is made
+	checkpointWait = 5 * time.Minute // until it is made
 	sumWait        = time.Minute
 	releaseWait    = 2 * time.Second
 	partSuffix     = ".part" // of a folder that is not whole yet

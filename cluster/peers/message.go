@@ -45,7 +45,7 @@ const (
 	requestBytesMax = 4 << 10
 	answerBytesMax  = 768 << 10
 	errorBytesMax   = 1 << 10
-	waitMax         = 5 * time.Minute // of one request
+	waitMax         = 30 * time.Minute // of one request
 )
 
 // request is what is asked. Unknown fields are of later versions.

@@ -26,8 +26,9 @@ const (
 
 // Peers asks the nodes of a cluster.
 type Peers struct {
-	nc *nats.Conn
-	o  AskOptions
+	nc     *nats.Conn
+	o      AskOptions
+	settle time.Duration // verifySettle, but for a test
 }
 
 // AskOptions says who is asked, and how long.
@@ -49,7 +50,7 @@ func New(nc *nats.Conn, o AskOptions) (*Peers, error) {
 	if o.Wait <= 0 || o.Quiet <= 0 {
 		return nil, fmt.Errorf("waits of %v and %v are too short", o.Wait, o.Quiet)
 	}
-	return &Peers{nc: nc, o: o}, nil
+	return &Peers{nc: nc, o: o, settle: verifySettle}, nil
 }
 
 // All asks all nodes, this one too, and returns what has come in time, in the
@@ -141,7 +142,7 @@ func (p *Peers) Status(ctx context.Context, node string) (Status, error) {
 }
 
 // Handover asks node to hand over to another, "" for any: see
-// cluster.Member.Handover. It takes as long as ctx gives, at most 5 minutes.
+// cluster.Member.Handover. It takes as long as ctx gives, at most 30 minutes.
 func (p *Peers) Handover(ctx context.Context, node, to string) error {
 	_, err := p.ask(ctx, node, &request{Op: opHandover, To: to}, waitMax)
 	return err
@@ -156,7 +157,7 @@ type Digest struct {
 
 // Digest asks node for the digest of its state right after the first batch at or
 // above a sequence. If that has passed, or has not come within settle, it is of
-// the state as it then is. It takes as long as ctx gives, at most 5 minutes.
+// the state as it then is. It takes as long as ctx gives, at most 30 minutes.
 func (p *Peers) Digest(ctx context.Context, node string, at uint64, settle time.Duration) (Digest, error) {
 	data, err := p.ask(ctx, node, &request{Op: opDigest, At: at, SettleMS: settle.Milliseconds()}, waitMax)
 	if err != nil {

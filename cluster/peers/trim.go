@@ -110,9 +110,8 @@ func (t *trimmer) round(ctx context.Context) error {
 	}
 	t.giveUp(now, full)
 	positions := t.positions(all)
-	lowest := slices.MinFunc(append(positions, core.LogPosition{Seq: 1<<64 - 1}),
-		func(a, b core.LogPosition) int { return cmp.Compare(a.Seq, b.Seq) }).Seq
-	if lowest <= t.trimmed {
+	lowest := slices.MinFunc(positions, func(a, b core.LogPosition) int { return cmp.Compare(a.Seq, b.Seq) })
+	if lowest.Seq <= t.trimmed {
 		return nil
 	}
 	to, err := t.o.Trim(ctx, positions)
@@ -183,6 +182,11 @@ func (t *trimmer) positions(all []Status) []core.LogPosition {
 		out = append(out, core.LogPosition{Generation: t.o.Generation, Seq: m.at})
 	}
 	for _, s := range all {
+		// A checkpoint of this node, made since it was asked, is at or above what it
+		// has said, and may be below what it has now.
+		if s.Node == t.o.Node {
+			out = append(out, core.LogPosition{Generation: t.o.Generation, Seq: s.Applied})
+		}
 		if s.Held != nil && s.Generation == t.o.Generation {
 			out = append(out, core.LogPosition{Generation: t.o.Generation, Seq: *s.Held})
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -71,21 +72,25 @@ func held(s Status, seq uint64) Status {
 	return s
 }
 
-// TestTrimKeepsWhatNodesNeed runs rounds of five seconds.
-func TestTrimKeepsWhatNodesNeed(t *testing.T) {
-	primary := Status{Role: RolePrimary, Generation: 2, Applied: 2000}
-	for name, c := range map[string]struct {
-		nodes []string
-		run   func(w *trimWorld, rounds func(n int))
-		want  string // the calls
-	}{
-		"alone": {nil, func(_ *trimWorld, rounds func(int)) { rounds(2) }, "[[] []]"},
+// trimCase is what happens in rounds of five seconds, and the calls that come of it.
+type trimCase struct {
+	nodes []string
+	run   func(w *trimWorld, rounds func(n int))
+	want  string
+}
+
+func primary() Status { return Status{Role: RolePrimary, Generation: 2, Applied: 900, Durable: 800} }
+
+// trimCases are those in which the nodes are as they should be.
+func trimCases() map[string]trimCase {
+	return map[string]trimCase{
+		"alone": {nil, func(_ *trimWorld, rounds func(int)) { rounds(2) }, "[[900]]"},
 		"the lowest counts, and no call is made for nothing": {nil, func(w *trimWorld, rounds func(int)) {
 			w.answers["b"], w.answers["c"] = standby(50), standby(70)
 			rounds(3)
 			w.answers["b"] = standby(60)
 			rounds(2)
-		}, "[[50 70] [60 70]]"},
+		}, "[[50 70 900] [60 70 900]]"},
 		"one that does not answer holds the log for ten minutes": {nil, func(w *trimWorld, rounds func(int)) {
 			w.answers["b"], w.answers["c"] = standby(50), standby(70)
 			rounds(1)
@@ -93,7 +98,7 @@ func TestTrimKeepsWhatNodesNeed(t *testing.T) {
 			w.answers["c"] = standby(90)
 			rounds(120)
 			rounds(2)
-		}, "[[50 70] [90]]"},
+		}, "[[50 70 900] [90 900]]"},
 		"and comes back": {nil, func(w *trimWorld, rounds func(int)) {
 			w.answers["b"] = standby(50)
 			rounds(1)
@@ -101,25 +106,25 @@ func TestTrimKeepsWhatNodesNeed(t *testing.T) {
 			rounds(100)
 			w.answers["b"] = standby(55)
 			rounds(100)
-		}, "[[50] [55]]"},
+		}, "[[50 900] [55 900]]"},
 		"one that is known and was never heard holds all": {[]string{"a", "b", "c"}, func(w *trimWorld, rounds func(int)) {
 			w.answers["c"] = standby(70)
 			rounds(119)
 			w.answers["b"] = standby(60)
 			rounds(1)
-		}, "[[60 70]]"},
+		}, "[[60 70 900]]"},
 		"and is given up, and not known again": {[]string{"a", "b", "c"}, func(w *trimWorld, rounds func(int)) {
 			w.answers["c"] = standby(70)
 			rounds(300)
-		}, "[[70]]"},
+		}, "[[70 900]]"},
 		"a witness needs nothing": {[]string{"a", "b", "w"}, func(w *trimWorld, rounds func(int)) {
 			w.answers["b"], w.answers["w"] = standby(50), Status{Role: RoleWitness}
 			rounds(1)
-		}, "[[50]]"},
+		}, "[[50 900]]"},
 		"nor who is of another generation": {nil, func(w *trimWorld, rounds func(int)) {
 			w.answers["b"], w.answers["c"] = standby(50), Status{Role: RoleStandby, Generation: 1, Durable: 3}
 			rounds(1)
-		}, "[[50]]"},
+		}, "[[50 900]]"},
 		"one without a state needs all": {nil, func(w *trimWorld, rounds func(int)) {
 			w.answers["b"], w.answers["c"] = standby(50), Status{Role: RoleStandby}
 			rounds(3)
@@ -129,15 +134,21 @@ func TestTrimKeepsWhatNodesNeed(t *testing.T) {
 			rounds(1)
 			w.answers["b"] = Status{Role: RoleStarting, Generation: 2, Durable: 90}
 			rounds(10)
-		}, "[[50]]"},
+		}, "[[50 900]]"},
+	}
+}
+
+// badTrimCases are the others.
+func badTrimCases() map[string]trimCase {
+	return map[string]trimCase{
 		"a checkpoint that is fetched holds the log": {nil, func(w *trimWorld, rounds func(int)) {
 			w.answers["b"] = held(standby(50), 40)
 			rounds(1)
-			w.answers["a"], w.answers["b"] = held(primary, 45), standby(50)
+			w.answers["a"], w.answers["b"] = held(primary(), 45), standby(50)
 			rounds(1)
-			w.answers["a"] = primary
+			w.answers["a"] = primary()
 			rounds(1)
-		}, "[[40 50] [45 50] [50]]"},
+		}, "[[40 50 900] [45 50 900] [50 900]]"},
 		"in a full log who does not answer is given up": {nil, func(w *trimWorld, rounds func(int)) {
 			w.answers["b"], w.answers["c"] = standby(50), standby(70)
 			w.used = 699
@@ -148,7 +159,7 @@ func TestTrimKeepsWhatNodesNeed(t *testing.T) {
 			rounds(1)
 			w.answers["c"] = standby(80)
 			rounds(1)
-		}, "[[50 70] [70] [80]]"},
+		}, "[[50 70 900] [70 900] [80 900]]"},
 		"but not for one lost answer": {nil, func(w *trimWorld, rounds func(int)) {
 			w.answers["b"], w.used = standby(50), 900
 			rounds(1)
@@ -156,19 +167,19 @@ func TestTrimKeepsWhatNodesNeed(t *testing.T) {
 			rounds(1)
 			w.answers["b"] = standby(50)
 			rounds(1)
-		}, "[[50]]"},
+		}, "[[50 900]]"},
 		"who does not hear itself concludes nothing": {nil, func(w *trimWorld, rounds func(int)) {
 			w.answers["b"], w.used = standby(50), 900
 			rounds(1)
 			w.answers, w.err = map[string]Status{}, errors.New("no connection")
 			rounds(300)
-			w.answers, w.err = map[string]Status{"a": primary, "b": standby(50)}, nil
+			w.answers, w.err = map[string]Status{"a": primary(), "b": standby(50)}, nil
 			rounds(1)
-		}, "[[50]]"},
+		}, "[[50 900]]"},
 		"an answer that is not understood does not stop it": {nil, func(w *trimWorld, rounds func(int)) {
 			w.answers["b"], w.err = standby(50), ErrMalformed
 			rounds(1)
-		}, "[[50]]"},
+		}, "[[50 900]]"},
 		"an error is tried again": {nil, func(w *trimWorld, rounds func(int)) {
 			w.answers["b"], w.trimErr = standby(50), core.ErrNotPrimary
 			rounds(1)
@@ -176,11 +187,17 @@ func TestTrimKeepsWhatNodesNeed(t *testing.T) {
 			rounds(1)
 			w.trimErr = nil
 			rounds(2)
-		}, "[[50] [50] [50]]"},
-	} {
+		}, "[[50 900] [50 900] [50 900]]"},
+	}
+}
+
+func TestTrimKeepsWhatNodesNeed(t *testing.T) {
+	cases := trimCases()
+	maps.Copy(cases, badTrimCases())
+	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := &trimWorld{answers: map[string]Status{"a": primary}}
+				w := &trimWorld{answers: map[string]Status{"a": primary()}}
 				trimmer := newTrimmer(TrimOptions{
 					Node: "a", Generation: 2, Trim: w.trim, Usage: w.usage, Logger: quiet(), Nodes: func() []string { return c.nodes },
 				}, w.ask)
