@@ -36,21 +36,71 @@ type Routes struct {
 	MoveTo string `json:"move_to,omitzero"`
 	// PublishTopic is a topic that the message is published to in the place of
 	// being kept here. {name} stands for the value of the attribute of that name,
-	// without which the send fails with ErrRoute.
+	// without which the send fails with ErrRoute. See AttributeQoS for how.
 	PublishTopic string `json:"publish_topic,omitzero"`
 }
 
 // Empty tells whether there are no routes.
 func (r *Routes) Empty() bool { return len(r.CopyTo) == 0 && r.MoveTo == "" && r.PublishTopic == "" }
 
+// Attributes of a message that say how PublishTopic publishes it.
+const (
+	AttributeQoS    = "mqtt.qos"    // 0 to 2; 1 if it is absent
+	AttributeRetain = "mqtt.retain" // true or 1: it is retained; false or 0
+)
+
 // Topic returns the topic that m is to be published to by PublishTopic, or why
-// there is none: ErrRoute.
+// it cannot be: ErrRoute.
 func (r *Routes) Topic(m *Message) (string, error) {
-	topic, err := expand(r.PublishTopic, func(name string) (string, error) { return attributeLevel(m, name) })
-	if err == nil && match.CheckTopic(topic) != nil {
-		err = fmt.Errorf("%w: %.100q is not a topic", ErrRoute, topic)
+	p, err := r.publish(m)
+	return p.Topic, err
+}
+
+// publish returns what becomes of m by PublishTopic.
+func (r *Routes) publish(m *Message) (p TopicPublish, err error) {
+	p.Topic, err = expand(r.PublishTopic, func(name string) (string, error) { return attributeLevel(m, name) })
+	if err == nil && match.CheckTopic(p.Topic) != nil {
+		err = fmt.Errorf("%w: %.100q is not a topic", ErrRoute, p.Topic)
 	}
-	return topic, err
+	if err != nil {
+		return p, err
+	}
+	out := *m
+	for i := range m.Attributes {
+		a := &m.Attributes[i]
+		if a.Kind != AttributeUser || a.Name != AttributeQoS && a.Name != AttributeRetain {
+			continue
+		}
+		value := string(a.Value)
+		switch {
+		case strings.HasPrefix(a.Type, "Binary"):
+			value = ""
+		case a.Name == AttributeRetain && value == "1":
+			value = "true"
+		case a.Name == AttributeRetain && value == "0":
+			value = "false"
+		}
+		switch {
+		case a.Name == AttributeQoS && (value == "0" || value == "1" || value == "2"):
+			p.Unreliable = value == "0"
+		case a.Name == AttributeRetain && (value == "true" || value == "false"):
+			p.Retain = value == "true"
+		default:
+			return p, fmt.Errorf("%w: the attribute %q is %.100q, which is none of %s", ErrRoute, a.Name, a.Value, attributeValues(a.Name))
+		}
+		if value != "false" {
+			out.Attributes = append(slices.Clip(out.Attributes), Attribute{Kind: AttributeProperty, Name: a.Name, Value: []byte(value)})
+		}
+	}
+	p.Messages = []Message{out}
+	return p, nil
+}
+
+func attributeValues(name string) string {
+	if name == AttributeQoS {
+		return "0, 1 and 2"
+	}
+	return "true, false, 1 and 0"
 }
 
 // expand replaces each {name} of a pattern.
@@ -199,12 +249,14 @@ func (r *routing) next(name string) (*queue, error) {
 
 // publish adds the copies of a message that goes to a topic.
 func (r *routing) publish(routes *Routes) error {
-	m := r.fan.msgs[0]
-	topic, err := routes.Topic(&m)
+	p, err := routes.publish(&r.fan.msgs[0])
 	if err != nil {
 		return err
 	}
-	_, err = r.engine.addCopies(r.parts, &TopicPublish{Topic: topic, Messages: []Message{m}}, noOp)
+	f, err := r.engine.addCopies(r.parts, &p, noOp)
+	if err == nil && p.Retain {
+		r.parts.retain = append(r.parts.retain, f)
+	}
 	return err
 }
 
@@ -248,6 +300,9 @@ func (e *Engine) publishRouted(q *queue, msgs []Message, async func([]Published,
 		}
 	}
 	done, err := e.commitParts(l.parts, func(g *group) {
+		for _, f := range l.retain {
+			f.retain(g)
+		}
 		for i := range l.parts {
 			for j := range l.parts[i].drafts {
 				if d := &l.parts[i].drafts[j]; !d.copy {

@@ -156,7 +156,8 @@ func (t *Tx) commit(async func([]Published, error)) ([]Published, *commit, error
 type partList struct {
 	parts  []part
 	index  map[*queue]int
-	copied int // bytes of the copies
+	copied int    // bytes of the copies
+	retain []*fan // publishes that are to be retained
 }
 
 func newPartList() partList { return partList{index: make(map[*queue]int)} }
@@ -184,7 +185,6 @@ func (l *partList) of(q *queue) *part {
 // retained as well. Sends that go by routes have their ids in out.
 func (t *Tx) parts(out []Published) ([]part, []*fan, error) {
 	e := t.client.engine
-	var retain []*fan
 	l := newPartList()
 	byName := make(map[string]*queue)
 	sends, copies := int32(0), int32(0)
@@ -197,7 +197,7 @@ func (t *Tx) parts(out []Published) ([]part, []*fan, error) {
 				return nil, nil, fmt.Errorf("topic %q: %w", op.topic.Topic, err)
 			}
 			if op.topic.Retain {
-				retain = append(retain, f)
+				l.retain = append(l.retain, f)
 			}
 			copies += int32(len(op.topic.Messages))
 			continue
@@ -237,7 +237,7 @@ func (t *Tx) parts(out []Published) ([]part, []*fan, error) {
 		p.drafts = append(p.drafts, d)
 		sends++
 	}
-	return l.parts, retain, nil
+	return l.parts, l.retain, nil
 }
 
 // addCopies adds the copies of a publish, whose messages have the numbers from

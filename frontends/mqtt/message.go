@@ -15,8 +15,8 @@ import (
 
 // What a message keeps of MQTT, as properties.
 const (
-	propQoS           = "mqtt.qos"           // '0' to '2'
-	propRetain        = "mqtt.retain"        // "true": it was published to be retained
+	propQoS           = core.AttributeQoS    // '0' to '2'
+	propRetain        = core.AttributeRetain // "true": it was published to be retained
 	propClientID      = "mqtt.clientId"      // of the publisher
 	propResponseTopic = "mqtt.responseTopic" //
 	propCorrelation   = "mqtt.correlationData"
@@ -80,7 +80,7 @@ func (s *source) compose(d *core.Delivery, now int64) (qos byte, ok bool) {
 	if len(o.Topic) == 0 { // it was sent straight to the queue
 		o.Topic = []byte(s.queue)
 	}
-	s.meta = meta{qos: 1, five: c.version == wire.V5, stomp: d.Origin == core.OriginSTOMP}
+	s.meta = meta{qos: 1, five: c.version == wire.V5, own: d.Origin == core.OriginMQTT, stomp: d.Origin == core.OriginSTOMP}
 	m := &s.meta
 	if m.five {
 		if len(d.ContentType) > 0 && len(d.ContentType) <= wire.StringMax && utf8.Valid(d.ContentType) {
@@ -173,6 +173,7 @@ func copyOf(m *core.Stored, topic string, now int64, more core.Attribute) core.M
 // meta is what the attributes of a message say.
 type meta struct {
 	five     bool // properties can be told
+	own      bool // it came by MQTT
 	stomp    bool
 	qos      byte
 	retain   bool   // it was published to be retained
@@ -186,8 +187,8 @@ func (m *meta) read(a *core.Attribute, b []byte) []byte {
 	switch {
 	case a.Kind == core.AttributeProperty:
 		return m.readProperty(a, b)
-	case a.Kind != core.AttributeUser:
-		return b
+	case a.Kind != core.AttributeUser, !m.own && (a.Name == propQoS || a.Name == propRetain):
+		return b // of a user of another protocol, for its route
 	case m.stomp:
 		if done, ok := m.readHeader(a, &b); ok {
 			return done

@@ -45,11 +45,12 @@ func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)
 //	restart          the node stops and starts again
 //	crash            the node dies and starts again
 //	option NAME=V    the server is started with; see world.option
-//	put QUEUE BODY [NAME=VALUE ...]   another protocol sends, or publishes to topic:NAME
+//	put QUEUE BODY [NAME=VALUE ...]   another protocol sends, or publishes to topic:NAME;
+//	                 "refused": the route of the queue does not take it
 //	take QUEUE BODY  another protocol receives, and deletes
 //	queue NAME N     the queue holds so many messages; "none": there is no such queue
 //	purge QUEUE
-//	declare QUEUE
+//	declare QUEUE [TOPIC]  with a topic that what is sent there is published to
 func TestScripts(t *testing.T) {
 	paths, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(paths) == 0 {
@@ -223,11 +224,16 @@ func (w *world) core(what string, words []string) error {
 	ctx := w.t.Context()
 	switch what {
 	case "declare":
-		_, _, err := w.client.Declare(ctx, words[0], core.DefaultQueueConfig(core.KindStandard))
+		cfg := core.DefaultQueueConfig(core.KindStandard)
+		if len(words) > 1 {
+			cfg.Routes.PublishTopic = words[1]
+		}
+		_, _, err := w.client.Declare(ctx, words[0], cfg)
 		return err
 	case "purge":
 		return w.client.Purge(ctx, words[0])
 	case "put":
+		refused := false
 		m := core.Message{Body: []byte(words[1]), Delay: -1, Origin: core.OriginSQS}
 		for _, word := range words[2:] {
 			name, value, _ := strings.Cut(word, "=")
@@ -236,6 +242,8 @@ func (w *world) core(what string, words []string) error {
 				m.Origin = core.OriginSTOMP
 			case "ct":
 				m.ContentType = value
+			case "refused":
+				refused = true
 			default:
 				m.Attributes = append(m.Attributes, core.Attribute{Name: name, Type: "String", Value: []byte(value)})
 			}
@@ -245,6 +253,11 @@ func (w *world) core(what string, words []string) error {
 			return err
 		}
 		_, err := w.client.Publish(ctx, words[0], []core.Message{m}, nil)
+		if refused && errors.Is(err, core.ErrRoute) {
+			err = nil
+		} else if refused {
+			err = fmt.Errorf("it is not refused: %v", err)
+		}
 		return err
 	case "take":
 		got, err := w.client.Receive(ctx, words[0], core.ReceiveOptions{Max: 1, Visibility: time.Minute}, nil)

@@ -55,7 +55,7 @@ func coreFault(err error, destination string) *fault {
 	case errors.Is(err, core.ErrInvalidTopic):
 		message, detail = "Invalid destination", "it is not a topic"
 	case errors.Is(err, core.ErrRoute):
-		message, detail = "Missing header", "the queue publishes to a topic, and a header that names it is absent or not valid"
+		message, detail = "Missing header", "the queue publishes to a topic, and a header that names it or says how is absent or not valid"
 	case errors.Is(err, core.ErrTooManyBindings):
 		message, detail = "Too many subscriptions", "the queue is bound to too many filters"
 	case errors.Is(err, core.ErrInvalidArgument):
