@@ -193,6 +193,8 @@ func openMQTT(h Host) (Frontend, error) {
 		Version:          h.Version,
 		LooseMessages:    c.QueueMessages,
 		LooseBytes:       c.QueueSize,
+		SessionMessages:  c.SessionMessages,
+		SessionBytes:     c.SessionSize,
 		Origins:          c.WSOrigins,
 		Authenticate:     h.Authenticate,
 		Logger:           h.Logger,

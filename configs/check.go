@@ -37,6 +37,10 @@ const (
 	MQTTSessionExpiryMax = 366 * 24 * time.Hour
 	MQTTKeepAliveMax     = 65535 * time.Second
 	MQTTConnectionsMax   = 1_000_000
+	MQTTSessionMin       = 1000
+	MQTTSessionMax       = 1_000_000_000
+	MQTTSessionSizeMin   = 1 << 20
+	MQTTSessionSizeMax   = 1 << 40
 
 	accountDigits    = 12
 	regionBytesMax   = 64
@@ -270,6 +274,8 @@ func (k *checker) mqtt(m MQTT) {
 	between(k, "mqtt.max_connections", m.MaxConnections, 1, MQTTConnectionsMax)
 	between(k, "mqtt.queue_messages", m.QueueMessages, 1, StompTopicMax)
 	between(k, "mqtt.queue_size", m.QueueSize, StompTopicSizeMin, StompTopicSizeMax)
+	between(k, "mqtt.session_messages", m.SessionMessages, MQTTSessionMin, MQTTSessionMax)
+	between(k, "mqtt.session_size", m.SessionSize, MQTTSessionSizeMin, MQTTSessionSizeMax)
 	k.hosts("mqtt.ws_origins", m.WSOrigins)
 }
 

@@ -122,6 +122,9 @@ type MQTT struct {
 	DenySubscribe  []string      `yaml:"deny_subscribe" doc:"Filters that nobody may subscribe to, nor to a topic that they match, such as internal/#."`
 	QueueMessages  int           `yaml:"queue_messages" doc:"Messages that wait at most in memory for a connection. Beyond it the oldest with QoS 0 are dropped, and a client whose session ends with its connection is disconnected; 1 to 1000000."`
 	QueueSize      int64         `yaml:"queue_size" unit:"bytes" doc:"The same in bytes; 1KiB to 1GiB."`
+
+	SessionMessages int64 `yaml:"session_messages" doc:"Messages that wait at most on disk for a session that outlives its connection. Beyond it a PUBLISH that it matches is refused (0x97); 1000 to 1000000000."`
+	SessionSize     int64 `yaml:"session_size" unit:"bytes" doc:"The same in bytes; 1MiB to 1TiB."`
 }
 
 // Cluster makes the node one of several that keep one state.
@@ -205,6 +208,9 @@ func Default() Config {
 			MaxConnections: 100_000,
 			QueueMessages:  10_000,
 			QueueSize:      16 << 20,
+
+			SessionMessages: 1_000_000,
+			SessionSize:     1 << 30,
 		},
 		Admin: Admin{Listen: ":9325", MetricQueues: 200},
 		Cluster: Cluster{

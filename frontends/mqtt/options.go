@@ -32,6 +32,12 @@ type Options struct {
 	LooseMessages int
 	LooseBytes    int64
 
+	// SessionMessages and SessionBytes bound what is stored for a session that
+	// outlives its connection, beyond which a PUBLISH that it matches is refused:
+	// 1,000,000 messages and 1 GiB.
+	SessionMessages int64
+	SessionBytes    int64
+
 	// DenyFilters lists filters that nobody may subscribe to, nor to a topic that
 	// they match.
 	DenyFilters []string
@@ -56,6 +62,8 @@ const (
 	defaultSessionExpiryMax = 7 * 24 * time.Hour
 	defaultLoginTimeout     = 10 * time.Second
 	defaultStallTimeout     = time.Minute
+	defaultSessionMessages  = 1_000_000
+	defaultSessionBytes     = 1 << 30
 	keepAliveLimit          = 65535 * time.Second
 )
 
@@ -69,6 +77,8 @@ func (o Options) withDefaults() (Options, error) {
 	orDefault(&o.StallTimeout, defaultStallTimeout)
 	orDefault(&o.LooseMessages, core.MemoryMessagesDefault)
 	orDefault(&o.LooseBytes, core.MemoryBytesDefault)
+	orDefault(&o.SessionMessages, defaultSessionMessages)
+	orDefault(&o.SessionBytes, defaultSessionBytes)
 	orDefault(&o.Logger, slog.Default())
 	switch {
 	case o.PacketBytesMax < 1024 || o.PacketBytesMax > core.BodyBytesMax:
@@ -77,8 +87,8 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("the receive maximum of %d is not within 1 and 32767", o.ReceiveMax)
 	case o.SessionExpiryMax < time.Second || o.KeepAliveMax < 0 || o.KeepAliveMax > keepAliveLimit:
 		return o, fmt.Errorf("the session expiry of %v or the keep alive of %v is out of bounds", o.SessionExpiryMax, o.KeepAliveMax)
-	case o.LooseMessages < 1 || o.LooseBytes < 1:
-		return o, fmt.Errorf("the bound of %d messages or %d bytes in memory is below 1", o.LooseMessages, o.LooseBytes)
+	case min(int64(o.LooseMessages), o.LooseBytes, o.SessionMessages, o.SessionBytes) < 1:
+		return o, fmt.Errorf("a bound of what waits for a session is below 1")
 	}
 	return o, nil
 }

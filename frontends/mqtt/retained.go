@@ -101,7 +101,7 @@ func (r *replay) send() error {
 func (c *conn) waitForQueue(queue string) error {
 	for {
 		st, err := c.client.Stats(c.ctx, queue)
-		if err != nil || st.Messages < replayHigh {
+		if err != nil || st.Messages < max(1, min(replayHigh, c.server.options.SessionMessages/2)) {
 			return err
 		}
 		select {

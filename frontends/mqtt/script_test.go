@@ -210,6 +210,8 @@ func (w *world) option(text string) error {
 		w.options.ReceiveMax, _ = strconv.Atoi(value)
 	case "loose":
 		w.options.LooseMessages, _ = strconv.Atoi(value)
+	case "session":
+		w.options.SessionMessages, _ = strconv.ParseInt(value, 10, 64)
 	case "packet":
 		w.options.PacketBytesMax, _ = strconv.Atoi(value)
 	case "deny":

@@ -135,6 +135,9 @@ func (c *conn) resume(rec *state.Session) error {
 	if !stored {
 		return nil
 	}
+	if err := c.boundAgain(queue); err != nil {
+		return err
+	}
 	if err := c.releaseLost(queue); err != nil {
 		return err
 	}

@@ -202,7 +202,31 @@ func (c *conn) openFirm() error {
 func (c *conn) declareFirm() error {
 	cfg := core.DefaultQueueConfig(core.KindStandard)
 	cfg.Retention, cfg.InOrder = 0, true
+	c.boundFirm(&cfg)
 	_, _, err := c.client.Declare(c.ctx, state.Queue(c.key), cfg)
+	return err
+}
+
+// boundFirm bounds such a queue. What there is no room for is refused: it is never
+// dropped after it was acknowledged.
+func (c *conn) boundFirm(cfg *core.QueueConfig) {
+	cfg.MaxMessages, cfg.MaxBytes = c.server.options.SessionMessages, c.server.options.SessionBytes
+}
+
+// boundAgain has a queue of before keep to the bounds of now.
+func (c *conn) boundAgain(queue string) error {
+	q, err := c.client.Queue(c.ctx, queue)
+	if err != nil {
+		return err
+	}
+	want := q.Config
+	if c.boundFirm(&want); want.MaxMessages == q.Config.MaxMessages && want.MaxBytes == q.Config.MaxBytes {
+		return nil
+	}
+	_, err = c.client.Configure(c.ctx, queue, func(cfg *core.QueueConfig) error {
+		c.boundFirm(cfg)
+		return nil
+	})
 	return err
 }
 
