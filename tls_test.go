@@ -53,12 +53,18 @@ func newAuthority(t *testing.T, name string) *authority {
 // issue returns a certificate and its key in PEM, good for either side.
 func (a *authority) issue(t *testing.T, serial int64) (cert, key []byte) {
 	t.Helper()
+	return a.issueTo(t, "", serial)
+}
+
+// issueTo is issue for somebody with a name.
+func (a *authority) issueTo(t *testing.T, name string, serial int64) (cert, key []byte) {
+	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(serial), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &private.PublicKey, a.key)
