@@ -63,6 +63,19 @@ func TestBenchOfASpawnedMQTTBroker(t *testing.T) {
 	}
 }
 
+// TestBenchOfIdleConnections holds a few for a moment, and wants heart-beats of the
+// broker.
+func TestBenchOfIdleConnections(t *testing.T) {
+	for _, wire := range []string{"stomp", "mqtt"} {
+		res := runBench(t, wire, "--spawn", "--memory", "--idle", "200", "--heart-beat", "1s", "--subscribed", "--duration", "2s")
+		idle := res.Idle
+		if idle == nil || idle.Connections != 200 || idle.Beats < 200 || idle.Memory.RSS <= idle.Before.RSS || !res.Clean() {
+			t.Fatalf("%s: %+v", wire, res)
+		}
+		t.Logf("%s: %.1f KiB a connection, %.2f %% of a core", wire, float64(idle.Each)/1024, 100*idle.CPU)
+	}
+}
+
 // TestBenchOfRestarts runs the modes of "bench core" that restart in a fresh
 // process, small.
 func TestBenchOfRestarts(t *testing.T) {

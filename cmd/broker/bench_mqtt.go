@@ -14,6 +14,7 @@ type benchMQTTFlags struct {
 	benchFlags
 	options bench.MQTTOptions
 	server  benchServerFlags
+	idle    idleFlags
 }
 
 func newBenchMQTTCommand() *cobra.Command {
@@ -24,7 +25,8 @@ func newBenchMQTTCommand() *cobra.Command {
 		Long: "Publishers have up to --window messages unacknowledged; subscribers acknowledge each message.\n" +
 			"Publishers and subscribers are spread over the topics, and each subscriber gets all of its topic.\n" +
 			"Every publisher counts its messages: what is lost, repeated or out of order is found.\n" +
-			"With --spawn a broker is started for the run, as a process of its own, whose CPU time is shown apart.",
+			"With --spawn a broker is started for the run, as a process of its own, whose CPU time is shown apart.\n" +
+			"With --idle there are no messages: what connections with a keep alive cost the server is measured.",
 		Args: cobra.NoArgs,
 	}
 	f.add(cmd)
@@ -33,11 +35,19 @@ func newBenchMQTTCommand() *cobra.Command {
 		if err := f.server.checkSpawn(cmd); err != nil {
 			return err
 		}
+		if err := f.idle.check(cmd, "publishers", "subscribers", "topics", "qos", "window", "size", "rate", "count"); err != nil {
+			return err
+		}
 		return f.measure(cmd, func(ctx context.Context) (*bench.Result, error) {
 			progress, done := showProgress(cmd.ErrOrStderr(), "mqtt")
 			defer done()
 			f.options.Progress = progress
 			o := &f.options
+			if idle := f.idle.options(cmd, "mqtt"); idle != nil {
+				idle.Target, idle.ServerPID, idle.Login, idle.Passcode = o.Target, o.ServerPID, o.Username, o.Password
+				idle.Duration, idle.Prefix = o.Duration, o.Prefix
+				return f.server.against(ctx, &idle.Target, &idle.ServerPID, func() (*bench.Result, error) { return bench.RunIdle(ctx, *idle) })
+			}
 			return f.server.against(ctx, &o.Target, &o.ServerPID, func() (*bench.Result, error) { return bench.RunMQTT(ctx, *o) })
 		})
 	})
@@ -68,5 +78,6 @@ func (f *benchMQTTFlags) add(cmd *cobra.Command) {
 	flags.IntVar(&o.Ahead, "ahead", 1000, "messages a topic that publishers may run ahead; 0: no bound")
 	flags.StringVar(&o.Prefix, "prefix", newRunPrefix(), "`NAME` that topics and client ids begin with")
 	f.server.addSpawn(cmd)
+	f.idle.add(cmd)
 	flags.DurationVar(&o.Drain, "drain", time.Minute, "how long to wait at the end for messages that have not arrived")
 }

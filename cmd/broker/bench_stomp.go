@@ -14,6 +14,7 @@ type benchSTOMPFlags struct {
 	benchFlags
 	options bench.STOMPOptions
 	server  benchServerFlags
+	idle    idleFlags
 }
 
 func newBenchSTOMPCommand() *cobra.Command {
@@ -24,7 +25,8 @@ func newBenchSTOMPCommand() *cobra.Command {
 		Long: "Producers ask for a receipt on each SEND, and have up to --window of them under way.\n" +
 			"Consumers subscribe with ack:client-individual and acknowledge each message by itself.\n" +
 			"With --spawn a broker is started for the run, as a process of its own, whose CPU time is shown apart.\n" +
-			"The queues of the run stay on the server, empty: STOMP has no frame that deletes one.",
+			"The queues of the run stay on the server, empty: STOMP has no frame that deletes one.\n" +
+			"With --idle there are no messages: what connections with heart-beats cost the server is measured.",
 		Args: cobra.NoArgs,
 	}
 	f.add(cmd)
@@ -33,11 +35,19 @@ func newBenchSTOMPCommand() *cobra.Command {
 		if err := f.server.checkSpawn(cmd); err != nil {
 			return err
 		}
+		if err := f.idle.check(cmd, "producers", "consumers", "queues", "window", "prefetch", "size", "rate", "count"); err != nil {
+			return err
+		}
 		return f.measure(cmd, func(ctx context.Context) (*bench.Result, error) {
 			progress, done := showProgress(cmd.ErrOrStderr(), "stomp")
 			defer done()
 			f.options.Progress = progress
 			o := &f.options
+			if idle := f.idle.options(cmd, "stomp"); idle != nil {
+				idle.Target, idle.ServerPID, idle.Login, idle.Passcode = o.Target, o.ServerPID, o.Login, o.Passcode
+				idle.Duration, idle.Prefix = o.Duration, o.Prefix
+				return f.server.against(ctx, &idle.Target, &idle.ServerPID, func() (*bench.Result, error) { return bench.RunIdle(ctx, *idle) })
+			}
 			return f.server.against(ctx, &o.Target, &o.ServerPID, func() (*bench.Result, error) { return bench.RunSTOMP(ctx, *o) })
 		})
 	})
@@ -67,5 +77,6 @@ func (f *benchSTOMPFlags) add(cmd *cobra.Command) {
 	flags.IntVar(&o.Ahead, "ahead", 1000, "messages a queue that producers may run ahead; 0: no bound")
 	flags.StringVar(&o.Prefix, "prefix", newRunPrefix(), "`NAME` that the queues begin with, below /queue/")
 	f.server.addSpawn(cmd)
+	f.idle.add(cmd)
 	flags.DurationVar(&o.Drain, "drain", time.Minute, "how long to wait at the end for messages that have not arrived")
 }

@@ -112,6 +112,9 @@ func (r *Result) lines() []string {
 	if r.Start != nil {
 		add("start to first answer: %.1f ms; idle: %s resident", r.Start.FirstAnswer, mebibytes(r.Start.Memory.RSS))
 	}
+	if r.Idle != nil {
+		add("%s", r.Idle.line())
+	}
 	if v := r.Check; v != nil {
 		add("check: %d sent, %d received, %d lost, %d repeated, %d out of order, %d foreign, %d unanswered",
 			v.Sent, v.Received, v.Gaps, v.Duplicates, v.Disorder, v.Foreign, v.Unknown)

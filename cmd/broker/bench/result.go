@@ -29,6 +29,7 @@ type Result struct {
 	Backlog      *BacklogReport   `json:"backlog,omitempty"`
 	Restart      *RestartReport   `json:"restart,omitempty"`
 	Start        *StartReport     `json:"start,omitempty"`
+	Idle         *IdleReport      `json:"idle,omitempty"`
 	Check        *Verdict         `json:"check,omitempty"`
 	Errors       map[string]int64 `json:"errors,omitempty"`
 	Canned       *Result          `json:"canned,omitempty"`           // the same work against canned answers
