@@ -2,10 +2,12 @@ package broker_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"path/filepath"
 	"testing"
 	"time"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/leasemq/broker"
 	"github.com/leasemq/broker/configs"
+	"github.com/leasemq/broker/frontends/admin"
 )
 
 // clusterOf is two brokers and a witness in this process.
@@ -69,7 +72,7 @@ func (c *clusterOf) start(i int) {
 		broker.Edit(func(s *configs.Config) {
 			s.Cluster.Node, s.Cluster.Witness = name, i == 2
 			s.Cluster.Listen, s.Cluster.GossipListen, s.Cluster.Join = c.log[i], c.gossip[i], c.gossip
-			s.Cluster.LogSize = configs.LogSizeMin
+			s.Cluster.LogSize, s.Cluster.TrimAfter = configs.LogSizeMin, configs.TrimAfterMin
 		}))
 	if err != nil {
 		c.t.Fatal(err)
@@ -177,6 +180,51 @@ func TestClusterHandsOver(t *testing.T) {
 	if status, body := get(t, "http://"+c.nodes[2].Addr("admin")+"/readyz"); status != 200 {
 		t.Errorf("witness: /readyz answers %d %s", status, body)
 	}
+}
+
+// await waits until the witness says so of the cluster.
+func (c *clusterOf) await(what string, is func(admin.ClusterStatus) bool) {
+	c.t.Helper()
+	var st admin.ClusterStatus
+	for range 300 {
+		_, body := get(c.t, "http://"+c.nodes[2].Addr("admin")+"/api/v1/cluster")
+		if err := json.Unmarshal([]byte(body), &st); err != nil {
+			c.t.Fatal(err)
+		}
+		if len(st.Nodes) == 3 && is(st) {
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	c.t.Fatalf("want %s, there is %+v", what, st)
+}
+
+// TestOutrunStandbyCopiesTheState has a standby come back when the log has been
+// trimmed beyond what it has, and the primary stop then.
+func TestOutrunStandbyCopiesTheState(t *testing.T) {
+	c := startCluster(t)
+	first := c.primary()
+	second := 1 - first
+	c.send(first, "one")
+	c.stop(second)
+	c.send(first, "two")
+	c.await("a log that is trimmed", func(st admin.ClusterStatus) bool { return st.Log.First > 1 })
+	c.start(second)
+	c.send(second, "three")
+	c.await("a standby that has the state", func(st admin.ClusterStatus) bool {
+		return st.Nodes[second].Role == "standby" && st.Nodes[second].Applied > 0 && st.Nodes[second].Lag == 0
+	})
+	res, err := http.Post("http://"+c.nodes[2].Addr("admin")+"/api/v1/cluster/verify", "application/json", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	var v admin.ClusterVerify
+	if err := json.NewDecoder(res.Body).Decode(&v); err != nil || !v.Equal || len(v.Nodes) != 2 {
+		t.Errorf("states are %+v, %v", v, err)
+	}
+	c.stop(first)
+	c.receives(second, "one", "two", "three")
 }
 
 func TestClusterDataIsNotTakenForAnother(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -239,6 +240,36 @@ func (m *clusterNode) keepState(ctx context.Context) error {
 	return m.follow(ctx, member)
 }
 
+// keepTrimmed trims the log while this node leads.
+func (m *clusterNode) keepTrimmed(ctx context.Context) {
+	m.mu.Lock()
+	member, ask, replica := m.member, m.peers, m.replica
+	m.mu.Unlock()
+	err := peers.KeepTrimmed(ctx, peers.TrimOptions{
+		Peers: ask, Node: m.config.Node, Generation: m.generation(), Trim: member.Trim, Nodes: m.brokers,
+		Forget: m.config.TrimAfter, Logger: m.log,
+		Usage: func(ctx context.Context) (used, most uint64, err error) {
+			s, err := replica.State(ctx)
+			return uint64(max(s.Bytes, 0)), uint64(max(s.MaxBytes, 0)), err
+		},
+	})
+	if err != nil {
+		m.log.Error("log is not trimmed", "error", err)
+	}
+}
+
+// brokers lists the nodes that keep a state, as far as is known.
+func (m *clusterNode) brokers() []string {
+	var names []string
+	members, _ := m.gossip.Watch()
+	for _, other := range members {
+		if other.State != gossip.Left && slices.Contains(other.Node.Roles, roleBroker) {
+			names = append(names, other.Node.Name)
+		}
+	}
+	return names
+}
+
 func (m *clusterNode) setMember(member *cluster.Member) {
 	m.mu.Lock()
 	m.member = member
@@ -257,6 +288,14 @@ func (m *clusterNode) follow(ctx context.Context, member *cluster.Member) error 
 		case <-following.Done():
 		}
 	}()
+	var durable sync.WaitGroup
+	durable.Go(func() {
+		if err := peers.KeepDurable(following, db, 0); err != nil && following.Err() == nil {
+			cancel(err)
+		}
+	})
+	defer durable.Wait()
+	defer cancel(nil)
 	err := member.Run(following)
 	if err == nil && ctx.Err() == nil {
 		err = context.Cause(following)
@@ -321,6 +360,10 @@ func (m *clusterNode) serveTerm(ctx context.Context, lease *cluster.Lease) error
 		return errors.Join(err, t.close())
 	}
 	m.setLeads(lease.Epoch())
+	var trimming sync.WaitGroup
+	trimming.Go(func() { m.keepTrimmed(relaying) })
+	defer trimming.Wait()
+	defer stop()
 	reason := t.watch(ctx)
 	m.setLeads(0)
 	if n.stopping() {

@@ -165,9 +165,11 @@ func (t *term) drain(atOnce bool) {
 // it did.
 func (t *term) close() error {
 	t.node.term.CompareAndSwap(t, nil)
-	t.node.admin.SetEngine(nil)
+	idle := t.node.admin.SetEngine(nil)
 	t.node.disk.guard(nil)
-	return t.engine.Close()
+	err := t.engine.Close()
+	<-idle
+	return err
 }
 
 // reload takes over what of c may change while the frontends run.
