@@ -8,7 +8,9 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -225,6 +227,49 @@ func TestOutrunStandbyCopiesTheState(t *testing.T) {
 	}
 	c.stop(first)
 	c.receives(second, "one", "two", "three")
+}
+
+// TestReseedGoesOnWithTheState takes the log away: nobody serves until somebody says
+// whose state is to be kept.
+func TestReseedGoesOnWithTheState(t *testing.T) {
+	c := startCluster(t)
+	c.send(c.primary(), "one")
+	for i := range c.nodes {
+		c.stop(i)
+	}
+	for i := range c.nodes {
+		if err := os.RemoveAll(filepath.Join(c.dir, string(rune('a'+i)), "log")); err != nil {
+			t.Fatal(err)
+		}
+		c.start(i)
+	}
+	c.await("two states that have stopped", func(st admin.ClusterStatus) bool {
+		return strings.Contains(st.Nodes[0].Warning, "diverged") && strings.Contains(st.Nodes[1].Warning, "diverged")
+	})
+	// One of the two has the newer state, and only that may go on.
+	status := func(i int, confirm string) int {
+		url := "http://" + c.nodes[i].Addr("admin") + "/api/v1/cluster/reseed"
+		res, err := http.Post(url, "application/json", strings.NewReader(`{"confirm":"`+confirm+`"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		return res.StatusCode
+	}
+	if got := status(0, "b"); got != http.StatusBadRequest {
+		t.Errorf("a node is reseeded in the name of another: %d", got)
+	}
+	kept := 0
+	if got := status(0, "a"); got != http.StatusNoContent {
+		if kept, got = 1, status(1, "b"); got != http.StatusNoContent {
+			t.Fatalf("no node goes on: %d", got)
+		}
+	}
+	c.await("a standby of the new log", func(st admin.ClusterStatus) bool {
+		return st.Nodes[kept].Role == "primary" && st.Nodes[1-kept].Role == "standby" && st.Generation == 2
+	})
+	c.stop(kept)
+	c.receives(1-kept, "one")
 }
 
 func TestClusterDataIsNotTakenForAnother(t *testing.T) {

@@ -15,39 +15,64 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// openLog opens the log, with a server of it in this process unless it is elsewhere.
+// reachLog connects to the servers of the log, of which one is in this process
+// unless the log is elsewhere.
+func (m *clusterNode) reachLog(ctx context.Context) error {
+	reach := m.startServer
+	if m.config.NATS != "" {
+		reach = m.connect
+	}
+	conn, system, err := reach(ctx)
+	m.mu.Lock()
+	m.conn, m.system = conn, system
+	m.mu.Unlock()
+	return err
+}
+
+// openLog opens the newest generation of the log, in the place of what was open.
 func (m *clusterNode) openLog(ctx context.Context) error {
+	found, err := jetstream.Generations(ctx, m.conn, m.config.Name)
+	if err != nil {
+		return fmt.Errorf("open log: %w", err)
+	}
+	if n := len(found); n > 0 && found[n-1] > m.generation() {
+		if err := m.setGeneration(found[n-1]); err != nil {
+			return err
+		}
+	}
 	o := jetstream.Options{
-		Name: m.config.Name, Generation: m.state.Generation, MaxBytes: m.config.LogSize,
+		Conn: m.conn, System: m.system, Name: m.config.Name, Generation: m.generation(), MaxBytes: m.config.LogSize,
 		AllowUnsynced: m.config.AllowUnsyncedLog, AckTimeout: m.config.Lease, Logger: m.log,
 	}
-	var err error
-	if m.config.NATS != "" {
-		o.Conn, o.System, err = m.connect(ctx)
-	} else {
-		o.Server, o.Prefer = m.config.Node, ""
-		o.Conn, o.System, err = m.startServer(ctx)
+	if m.config.NATS == "" {
+		o.Server = m.config.Node
 		for _, other := range m.state.Log {
 			if other.Witness {
 				o.Prefer = other.Node
 			}
 		}
 	}
-	if err != nil {
-		return err
-	}
-	m.mu.Lock()
-	m.conn, m.system = o.Conn, o.System
-	m.mu.Unlock()
 	replica, err := jetstream.Open(ctx, o)
 	if err != nil {
 		return fmt.Errorf("open log: %w", err)
 	}
 	m.mu.Lock()
+	before := m.replica
 	m.replica = replica
 	m.mu.Unlock()
-	m.log.Info("log is open", "durability", replica.Durability().String())
+	m.log.Info("log is open", "generation", o.Generation, "durability", replica.Durability().String())
+	if before != nil {
+		return before.Close()
+	}
 	return nil
+}
+
+func (m *clusterNode) setGeneration(generation uint32) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.state.Generation = generation
+	m.leader = leader{} // epochs of another log say nothing
+	return m.state.save(m.dir)
 }
 
 // startServer starts this node's server of the log, once it is known who the others

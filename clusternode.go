@@ -52,6 +52,7 @@ type clusterNode struct {
 	system  *nats.Conn        // nil: none
 	peers   *peers.Peers      // nil: not yet
 	answers *peers.Server     // nil: not yet
+	reseeds chan reseed       // asked of a node that has stopped
 	copying string            // how far a copy of the state is, in words; "": there is none
 	replica *jetstream.Log    // nil: not open yet
 	member  *cluster.Member   // nil: none runs
@@ -73,7 +74,7 @@ type leader struct {
 // background: without them, there is nothing to serve.
 func (n *Node) beginCluster(ctx context.Context) (func() error, error) {
 	c := n.settings.config
-	m := &clusterNode{node: n, config: c.Cluster, dir: c.Node.Data, log: n.settings.log, moved: make(chan struct{}, 1), stopRelay: func() {}}
+	m := &clusterNode{node: n, config: c.Cluster, dir: c.Node.Data, log: n.settings.log, moved: make(chan struct{}, 1), reseeds: make(chan reseed), stopRelay: func() {}}
 	state, err := openClusterState(m.dir, m.config.Name, m.config.Node, rand.Text)
 	if err != nil {
 		return nil, err
@@ -195,28 +196,46 @@ func (m *clusterNode) run(ctx context.Context) error {
 
 // join finds the log and follows it until ctx ends.
 func (m *clusterNode) join(ctx context.Context) error {
-	if err := m.openLog(ctx); err != nil {
-		return unlessEnded(ctx, err)
+	err := m.reachLog(ctx)
+	if err == nil {
+		err = m.openLog(ctx)
 	}
-	if err := m.answerPeers(); err != nil {
-		return err
+	if err == nil {
+		err = m.answerPeers()
 	}
-	if m.config.Witness {
+	switch {
+	case err != nil:
+	case m.config.Witness:
 		m.log.Info("this node is a witness: it keeps the log")
-		<-ctx.Done()
-		return nil
+		err = m.watchGenerations(ctx)
+	default:
+		err = m.keepOn(ctx)
 	}
+	return unlessEnded(ctx, err)
+}
+
+// keepOn keeps the state of this node until ctx ends, or it is of no use.
+func (m *clusterNode) keepOn(ctx context.Context) error {
 	if err := peers.FinishReplace(m.storeDir()); err != nil {
 		return err
 	}
 	for {
 		err := m.keepState(ctx)
-		if !errors.Is(err, cluster.ErrTrimmed) || ctx.Err() != nil {
-			return unlessEnded(ctx, err)
+		m.setMember(nil)
+		switch {
+		case ctx.Err() != nil:
+			return err
+		case errors.Is(err, cluster.ErrTrimmed), errors.Is(err, cluster.ErrGeneration):
+			m.log.Warn("this node starts from a copy of another one's state: the log does not have what it lacks", "reason", err)
+			err = m.copyState(ctx)
+		case errors.Is(err, cluster.ErrDiverged):
+			m.log.Error("log and state do not fit together: this node stops, until broker cluster reseed", "error", err)
+			err = m.awaitReseed(ctx, err)
+		case err == nil:
+			err = errors.New("the log is followed no more")
 		}
-		m.log.Warn("the log no longer has what this node has not seen: it starts from a copy of the primary's state")
-		if err := m.copyState(ctx); err != nil {
-			return unlessEnded(ctx, err)
+		if err != nil {
+			return err
 		}
 	}
 }
@@ -226,8 +245,19 @@ func (m *clusterNode) storeDir() string { return filepath.Join(m.dir, clusterSto
 // keepState opens the store and follows the log with it until ctx ends, or that
 // cannot go on.
 func (m *clusterNode) keepState(ctx context.Context) error {
-	if _, err := m.node.openStorage(m.storeDir(), true); err != nil {
-		return err
+	if m.node.db.Load() == nil {
+		if _, err := m.node.openStorage(m.storeDir(), true); err != nil {
+			return err
+		}
+	}
+	if g := m.node.db.Load().Applied().Generation; g > m.generation() {
+		// A reseed was interrupted.
+		if err := m.setGeneration(g); err != nil {
+			return err
+		}
+		if err := m.openLog(ctx); err != nil {
+			return err
+		}
 	}
 	member, err := cluster.New(cluster.Options{
 		Node: m.config.Node, Rank: m.rank(), Log: m.replica, Store: m.node.db.Load(), Lead: m.lead,

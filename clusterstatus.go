@@ -316,8 +316,3 @@ func (a clusterAdmin) Verify(ctx context.Context) (admin.ClusterVerify, error) {
 	}
 	return verify(ctx, ask)
 }
-
-// Reseed implements admin.Cluster.
-func (a clusterAdmin) Reseed(context.Context, string) error {
-	return errors.New("not yet")
-}

@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -42,7 +44,7 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 	}
 	l := &Log{
 		o: o, nc: o.Conn, waiting: map[uint64]*waiting{}, inbox: o.Conn.NewInbox() + ".",
-		name:    fmt.Sprintf("LEASE_%s_g%d", o.Name, o.Generation),
+		name:    streamName(o.Name, o.Generation),
 		subject: fmt.Sprintf("lease.log.%s.g%d", o.Name, o.Generation),
 		tail:    fmt.Sprintf("lease.rep.%s.g%d", o.Name, o.Generation),
 	}
@@ -63,6 +65,68 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 		return nil, err
 	}
 	return l, nil
+}
+
+// streamName names the stream of a generation.
+func streamName(cluster string, generation uint32) string {
+	return fmt.Sprintf("%s%d", streamPrefix(cluster), generation)
+}
+
+func streamPrefix(cluster string) string { return "LEASE_" + cluster + "_g" }
+
+// Generations lists those of the log of a cluster whose streams are there, in
+// ascending order. It waits for the servers until ctx ends.
+func Generations(ctx context.Context, nc *nats.Conn, cluster string) ([]uint32, error) {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		found, err := tryGenerations(ctx, js, streamPrefix(cluster))
+		if err == nil {
+			return found, nil
+		}
+		if wait(ctx, readRetry) != nil {
+			return nil, errors.Join(err, ctx.Err())
+		}
+	}
+}
+
+func tryGenerations(ctx context.Context, js jetstream.JetStream, prefix string) ([]uint32, error) {
+	ctx, cancel := context.WithTimeout(ctx, tryWait)
+	defer cancel()
+	names := js.StreamNames(ctx)
+	var found []uint32
+	for name := range names.Name() {
+		rest, ok := strings.CutPrefix(name, prefix)
+		if n, err := strconv.ParseUint(rest, 10, 32); ok && err == nil {
+			found = append(found, uint32(n))
+		}
+	}
+	slices.Sort(found)
+	return found, names.Err()
+}
+
+// RemoveBefore removes the streams of the generations before one, so that nobody
+// goes on with them, and there is room for the next.
+func RemoveBefore(ctx context.Context, nc *nats.Conn, cluster string, generation uint32) error {
+	found, err := Generations(ctx, nc, cluster)
+	if err != nil {
+		return err
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	for _, g := range found {
+		if g >= generation {
+			continue
+		}
+		if err := js.DeleteStream(ctx, streamName(cluster, g)); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+			return fmt.Errorf("remove stream of generation %d: %w", g, err)
+		}
+	}
+	return nil
 }
 
 // checkServer checks the server that the connection is to.

@@ -1,0 +1,178 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/leasemq/broker/cluster"
+	"github.com/leasemq/broker/cluster/jetstream"
+	"github.com/leasemq/broker/cluster/peers"
+	"github.com/leasemq/broker/core"
+	"github.com/leasemq/broker/frontends/admin"
+)
+
+// generationsEvery is how often a node that has stopped, or a witness, looks for
+// another generation of the log.
+const generationsEvery = 2 * time.Second
+
+// reseed is a generation of the log that is asked for.
+type reseed struct {
+	confirm string
+	done    chan error
+}
+
+// Reseed implements admin.Cluster.
+func (a clusterAdmin) Reseed(ctx context.Context, confirm string) error {
+	m, _, err := a.member()
+	if err != nil {
+		return err
+	}
+	r := reseed{confirm: confirm, done: make(chan error, 1)}
+	select {
+	case m.reseeds <- r:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(generationsEvery):
+		return fmt.Errorf("%w: log and state of this node fit together, or it has none: there is nothing to reseed", admin.ErrClusterState)
+	}
+	select {
+	case err := <-r.done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// awaitReseed returns when there is another generation of the log, which this node
+// or another has begun. Why the node has stopped is shown until then.
+func (m *clusterNode) awaitReseed(ctx context.Context, reason error) error {
+	m.setCopying(reason.Error())
+	defer m.setCopying("")
+	look := time.NewTicker(generationsEvery)
+	defer look.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case r := <-m.reseeds:
+			err := m.reseed(ctx, r.confirm)
+			r.done <- err
+			if err == nil {
+				return nil
+			}
+			m.log.Error("no new generation of the log is begun", "error", err)
+		case <-look.C:
+			if newer, err := m.newerGeneration(ctx); err == nil && newer {
+				return m.openLog(ctx)
+			}
+		}
+	}
+}
+
+// newerGeneration tells whether there is a generation after that of this node.
+func (m *clusterNode) newerGeneration(ctx context.Context) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, generationsEvery)
+	defer cancel()
+	found, err := jetstream.Generations(ctx, m.conn, m.config.Name)
+	return len(found) > 0 && found[len(found)-1] > m.generation(), err
+}
+
+// watchGenerations has a witness know which generation there is.
+func (m *clusterNode) watchGenerations(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(generationsEvery):
+		}
+		if newer, err := m.newerGeneration(ctx); err == nil && newer {
+			if err := m.openLog(ctx); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// reseed begins the next generation of the log with the state of this node, which
+// must be the newest there is.
+func (m *clusterNode) reseed(ctx context.Context, confirm string) error {
+	all, err := m.peers.All(ctx)
+	if err != nil && len(all) == 0 {
+		return err
+	}
+	answered := map[string]bool{}
+	var standings []cluster.Standing
+	for _, s := range all {
+		answered[s.Node] = true
+		switch {
+		case s.Role == peers.RolePrimary || s.Role == peers.RoleStandby:
+			return fmt.Errorf("%w: %s follows generation %d of the log", admin.ErrClusterState, s.Node, s.Generation)
+		case s.Role == peers.RoleWitness:
+		default:
+			if at := s.Position(); at.Hash != (core.LogPosition{}).Hash {
+				standings = append(standings, cluster.Standing{Node: s.Node, At: at})
+			}
+		}
+	}
+	want := m.config.Node
+	for _, name := range m.knownBrokers() {
+		if !answered[name] {
+			want += " without " + name
+		}
+	}
+	if confirm != want {
+		return fmt.Errorf("%w: what the other brokers have and this one has not is lost by it; confirm with %q", core.ErrInvalidArgument, want)
+	}
+	newest, err := cluster.Newest(standings)
+	if err != nil {
+		return fmt.Errorf("%w: %w", admin.ErrClusterState, err)
+	}
+	if newest.Node != m.config.Node {
+		return fmt.Errorf("%w: %s has a newer state than this node: ask it", admin.ErrClusterState, newest.Node)
+	}
+	found, err := jetstream.Generations(ctx, m.conn, m.config.Name)
+	if err != nil {
+		return err
+	}
+	generation := max(m.generation(), newest.At.Generation)
+	if n := len(found); n > 0 {
+		generation = max(generation, found[n-1])
+	}
+	generation++
+	at, err := cluster.Reseed(m.node.db.Load(), generation)
+	if err != nil {
+		return err
+	}
+	m.log.Warn("the log is begun anew with the state of this node", "generation", generation, "epoch", at.Epoch, "confirmed", confirm)
+	if err := m.setGeneration(generation); err != nil {
+		return err
+	}
+	if err := jetstream.RemoveBefore(ctx, m.conn, m.config.Name, generation); err != nil {
+		return err
+	}
+	return m.openLog(ctx)
+}
+
+// knownBrokers lists the brokers of the log, by name.
+func (m *clusterNode) knownBrokers() []string {
+	names := map[string]bool{}
+	m.mu.Lock()
+	for _, l := range m.state.Log {
+		names[l.Node] = !l.Witness
+	}
+	m.mu.Unlock()
+	for _, name := range m.brokers() {
+		names[name] = true
+	}
+	var list []string
+	for name, is := range names {
+		if is {
+			list = append(list, name)
+		}
+	}
+	slices.SortFunc(list, strings.Compare)
+	return list
+}
