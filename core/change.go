@@ -24,6 +24,9 @@ const (
 	EditReapQueue     EditKind = 16 // QID: one range deletion over all messages, states and lanes
 	EditPutRecord     EditKind = 17 // Key: record name; Value: MAC keys, users, move tasks, sources of dead letters, ...
 	EditDropRecord    EditKind = 18 // Key
+	EditPutBody       EditKind = 19 // QID: the epoch; Seq; Value: a body that messages share, of the core
+	EditPutEpoch      EditKind = 20 // QID: the epoch; Value: how many messages refer to its bodies, of the core
+	EditReapEpochs    EditKind = 21 // QID, Seq: the first and the last of the epochs that go, with their bodies
 )
 
 // Edit is one typed mutation with absolute results: applying it needs no read,

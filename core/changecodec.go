@@ -13,8 +13,20 @@ import (
 // editFields. Incarnations and sequences are differences to those of the edit
 // before, and times to that of the Change: all are small, since a Change
 // collects what happened to few queues at nearly one time. Whoever adds a kind
-// or a field raises the version; numbers are never given a new meaning.
-const changeVersion = 1
+// or a field raises the version; numbers are never given a new meaning. A Change
+// has the lowest version that knows its kinds, so that older readers take it.
+const (
+	changeVersion       = 1
+	changeVersionShared = 2 // with the kinds from EditPutBody on
+)
+
+// version returns the first version that knows k.
+func (k EditKind) version() byte {
+	if k >= EditPutBody {
+		return changeVersionShared
+	}
+	return changeVersion
+}
 
 // editFields are the fields of an edit that its kind stores.
 type editFields uint16
@@ -67,6 +79,12 @@ func (k EditKind) fields() editFields {
 		return fieldMinute
 	case EditPutRecord:
 		return fieldKey | fieldValue
+	case EditPutBody:
+		return fieldQID | fieldSeq | fieldValue
+	case EditPutEpoch:
+		return fieldQID | fieldValue
+	case EditReapEpochs:
+		return fieldQID | fieldSeq
 	}
 	return 0
 }
@@ -89,6 +107,7 @@ func (p Place) valid() bool {
 // AppendBinary appends the versioned binary form of c. The error, after which
 // the bytes are of no use, says that an edit breaks the contract of its kind.
 func (c *Change) AppendBinary(b []byte) ([]byte, error) {
+	at := len(b)
 	b = append(b, changeVersion)
 	b = binary.AppendVarint(b, c.Time)
 	b = binary.AppendUvarint(b, uint64(len(c.Edits)))
@@ -98,6 +117,7 @@ func (c *Change) AppendBinary(b []byte) ([]byte, error) {
 		if b, err = c.Edits[i].appendBinary(b, &last, c.Time); err != nil {
 			return nil, fmt.Errorf("edit %d of kind %d: %w", i, c.Edits[i].Kind, err)
 		}
+		b[at] = max(b[at], c.Edits[i].Kind.version())
 	}
 	return b, nil
 }
@@ -176,8 +196,9 @@ func (s *MessageState) appendBinary(b []byte, now int64) []byte {
 // ErrCorrupt. What is allocated is bounded by the length of b.
 func DecodeChange(b []byte) (*Change, error) {
 	r := reader{b: b}
-	if v := r.byte(); v != changeVersion || r.bad {
-		return nil, fmt.Errorf("change of version %d, this binary knows %d: %w", v, changeVersion, ErrCorrupt)
+	version := r.byte()
+	if version < changeVersion || version > changeVersionShared || r.bad {
+		return nil, fmt.Errorf("change of version %d, this binary knows %d to %d: %w", version, changeVersion, changeVersionShared, ErrCorrupt)
 	}
 	c := &Change{Time: r.varint()}
 	n := r.uvarint()
@@ -192,7 +213,7 @@ func DecodeChange(b []byte) (*Change, error) {
 	for i := range n {
 		c.Edits = append(c.Edits, Edit{})
 		e := &c.Edits[i]
-		if e.decodeBinary(&r, &last, c.Time); r.bad {
+		if e.decodeBinary(&r, &last, c.Time); r.bad || e.Kind.version() > version {
 			return nil, fmt.Errorf("edit %d of kind %d: %w", i, e.Kind, ErrCorrupt)
 		}
 	}

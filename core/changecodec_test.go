@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -52,6 +53,19 @@ func everyEdit() *core.Change {
 	}}
 }
 
+// sharedEdits has an edit of each kind that came with version 2.
+func sharedEdits() *core.Change {
+	epoch := core.QID(core.MakeSeq(3) + 2000)
+	return &core.Change{Time: 1_700_000_000_000, Edits: []core.Edit{
+		{Kind: core.EditPutBody, Ref: core.Ref{QID: epoch, Seq: core.Seq(epoch) + 9}, Value: []byte("\x01body")},
+		{Kind: core.EditPutEpoch, Ref: core.Ref{QID: epoch}, Value: []byte{1, 4}},
+		{Kind: core.EditReapEpochs, Ref: core.Ref{QID: epoch - 700, Seq: core.Seq(epoch) - 600}},
+	}}
+}
+
+// sharedEditsHex is the stored form of sharedEdits.
+const sharedEditsHex = "0280a0abfef9620313a09f808080c001b29f808080c0010501626f6479140002010415f70ac109"
+
 // everyEditHex is the stored form of everyEdit. A difference means that logs
 // written so far cannot be read any more: raise the version instead.
 const everyEditHex = "0180a0abfef96214018e80808080c00100d08f808080c001067265636f7264010003e0a499ffbc31020101028b80808080c0" +
@@ -70,25 +84,30 @@ func mustAppend(t testing.TB, c *core.Change) []byte {
 }
 
 func TestChangeFormIsStable(t *testing.T) {
-	if got := hex.EncodeToString(mustAppend(t, everyEdit())); got != everyEditHex {
-		t.Errorf("a Change is now written as\n%s\nand was as\n%s", got, everyEditHex)
-	}
-	b, err := hex.DecodeString(everyEditHex)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := core.DecodeChange(b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(everyEdit(), c, cmpopts.EquateEmpty()); diff != "" {
-		t.Errorf("stored form reads differently (-want +got):\n%s", diff)
+	for _, want := range []struct {
+		change *core.Change
+		form   string
+	}{{everyEdit(), everyEditHex}, {sharedEdits(), sharedEditsHex}} {
+		if got := hex.EncodeToString(mustAppend(t, want.change)); got != want.form {
+			t.Errorf("a Change is now written as\n%s\nand was as\n%s", got, want.form)
+		}
+		b, err := hex.DecodeString(want.form)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := core.DecodeChange(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want.change, c, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("stored form reads differently (-want +got):\n%s", diff)
+		}
 	}
 }
 
 func TestEveryKindIsInTheGoldenChange(t *testing.T) {
 	seen := map[core.EditKind]bool{}
-	for _, e := range everyEdit().Edits {
+	for _, e := range slices.Concat(everyEdit().Edits, sharedEdits().Edits) {
 		seen[e.Kind] = true
 	}
 	for kind := core.EditKind(1); ; kind++ {
@@ -131,9 +150,11 @@ func TestChangeThatIsNotOneIsRefused(t *testing.T) {
 	whole := mustAppend(t, everyEdit())
 	broken := map[string][]byte{
 		"nothing":               nil,
-		"next version":          append([]byte{2}, whole[1:]...),
+		"version 0":             append([]byte{0}, whole[1:]...),
+		"next version":          append([]byte{3}, whole[1:]...),
+		"kind of version 2":     append([]byte{1}, mustAppend(t, sharedEdits())[1:]...),
 		"a byte too many":       append(bytes.Clone(whole), 0),
-		"unknown kind":          {1, 0, 1, 19, 0},
+		"unknown kind":          {2, 0, 1, 22, 0},
 		"kind 0":                {1, 0, 1, 0, 0},
 		"count of 2^63":         {1, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f},
 		"place of unknown kind": {1, 0, 1, byte(core.EditDropMessage), 0, 9, 0, 0},
@@ -155,7 +176,7 @@ func TestChangeThatIsNotOneIsRefused(t *testing.T) {
 
 func TestBrokenEditIsNotWritten(t *testing.T) {
 	for name, e := range map[string]core.Edit{
-		"unknown kind":   {Kind: 19},
+		"unknown kind":   {Kind: 22},
 		"no kind":        {},
 		"tail number":    {Kind: core.EditDropMessage, Ref: core.Ref{Place: core.Place{N: 1}}},
 		"priority 256":   {Kind: core.EditDropLane, Ref: core.Ref{Place: core.Place{Kind: core.PlacePriority, N: 256}}},
@@ -191,7 +212,7 @@ func randomChange(rng *rand.Rand) *core.Change {
 	}
 	c := &core.Change{Time: int64(number(63))}
 	for range rng.IntN(30) {
-		e := core.Edit{Kind: core.EditKind(1 + rng.IntN(18))}
+		e := core.Edit{Kind: core.EditKind(1 + rng.IntN(21))}
 		e.QID, e.Seq = core.QID(number(63)), core.Seq(number(63))
 		switch e.Place.Kind = core.PlaceKind(rng.IntN(4)); e.Place.Kind {
 		case core.PlacePriority:
@@ -244,6 +265,7 @@ func TestStorageMakesTheSameOfADecodedChange(t *testing.T) {
 		}
 	}
 	checkSameBatchAfterTrip(everyEdit())
+	checkSameBatchAfterTrip(sharedEdits())
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
 		checkSameBatchAfterTrip(randomChange(rng))
@@ -299,6 +321,7 @@ func FuzzDecodeChange(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(mustAppend(f, &core.Change{}))
 	f.Add(mustAppend(f, everyEdit()))
+	f.Add(mustAppend(f, sharedEdits()))
 	rng := rand.New(rand.NewPCG(3, 4))
 	for range 20 {
 		f.Add(mustAppend(f, randomChange(rng)))

@@ -8,10 +8,9 @@ package core
 // data.
 type Store interface {
 	Catalog
+	Bodies
 	// QueueState returns what EditPutQueueState stored for q, nil if there is nothing.
 	QueueState(q QID) ([]byte, error)
-	// Message returns a copy of the record at r, nil if there is none.
-	Message(r Ref) ([]byte, error)
 	// State returns the state record at r and whether there is one.
 	State(r Ref) (MessageState, bool, error)
 	// Messages walks the records of one lane with from <= seq < to, in order.
@@ -25,6 +24,18 @@ type Store interface {
 	// Lanes walks the lane records of q with a place after the given one, in
 	// the order of place kind and number. Place{} starts at the first.
 	Lanes(q QID, after Place, visit func(p Place, value []byte) bool) error
+}
+
+// Bodies is the part of a Store that finds single messages, and the bodies that
+// several share.
+type Bodies interface {
+	// Message returns a copy of the record at r, nil if there is none.
+	Message(r Ref) ([]byte, error)
+	// Body returns a copy of what EditPutBody stored for s in an epoch, nil if there
+	// is nothing.
+	Body(epoch QID, s Seq) ([]byte, error)
+	// Epochs walks the epochs in order, with what EditPutEpoch stored.
+	Epochs(visit func(epoch QID, value []byte) bool) error
 }
 
 // Catalog is the part of a Store that finds queues and node-wide records.

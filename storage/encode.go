@@ -52,6 +52,8 @@ func (e *encoder) edit(edit *core.Edit) error {
 	case core.EditPutDedup, core.EditDropDedup, core.EditPutReap, core.EditDropReap,
 		core.EditReapQueue, core.EditPutRecord, core.EditDropRecord:
 		return e.nodeEdit(edit)
+	case core.EditPutBody, core.EditPutEpoch, core.EditReapEpochs:
+		return e.bodyEdit(edit)
 	}
 	return fmt.Errorf("unknown kind")
 }
@@ -142,6 +144,25 @@ func (e *encoder) nodeEdit(edit *core.Edit) error {
 	for _, space := range [...]byte{spaceMessage, spaceDelayed, spaceState, spaceLane} {
 		e.key = appendQID(e.key[:0], space, edit.QID)
 		e.end = successor(append(e.end[:0], e.key...))
+		if err := e.dropRange(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *encoder) bodyEdit(edit *core.Edit) error {
+	switch edit.Kind {
+	case core.EditPutBody:
+		e.key = appendSeq(appendQID(e.key[:0], spaceBody, edit.QID), edit.Seq)
+		return e.batch.Set(e.key, edit.Value, nil)
+	case core.EditPutEpoch:
+		e.key = appendQID(e.key[:0], spaceEpoch, edit.QID)
+		return e.batch.Set(e.key, edit.Value, nil)
+	}
+	for _, space := range [...]byte{spaceBody, spaceEpoch} {
+		e.key = appendQID(e.key[:0], space, edit.QID)
+		e.end = successor(appendQID(e.end[:0], space, core.QID(edit.Seq)))
 		if err := e.dropRange(); err != nil {
 			return err
 		}

@@ -92,6 +92,7 @@ func editKind(t *testing.T, td *datadriven.TestData, name string) core.EditKind 
 		"put-dedup": core.EditPutDedup, "drop-dedup": core.EditDropDedup,
 		"put-reap": core.EditPutReap, "drop-reap": core.EditDropReap, "reap-queue": core.EditReapQueue,
 		"put-record": core.EditPutRecord, "drop-record": core.EditDropRecord,
+		"put-body": core.EditPutBody, "put-epoch": core.EditPutEpoch, "reap-epochs": core.EditReapEpochs,
 		"unknown": 200,
 	}
 	k, ok := kinds[name]
@@ -137,7 +138,7 @@ func formatBatch(t *testing.T, b *pebble.Batch) string {
 }
 
 func TestEveryKnownKindOfEditIsEncoded(t *testing.T) {
-	for kind := core.EditPutMessage; kind <= core.EditDropRecord; kind++ {
+	for kind := core.EditPutMessage; kind <= core.EditReapEpochs; kind++ {
 		c := &core.Change{Edits: []core.Edit{{Kind: kind, Minute: 1, Key: make([]byte, 16), Value: []byte{1}}}}
 		b := new(pebble.Batch)
 		if err := Encode(c, b); err != nil {

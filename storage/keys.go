@@ -13,8 +13,10 @@ import (
 const (
 	spaceEngine     = '!'
 	spaceRecord     = 'a'
+	spaceBody       = 'b'
 	spaceQueueState = 'c'
 	spaceDelayed    = 'd'
+	spaceEpoch      = 'e'
 	spaceLane       = 'g'
 	spaceMessage    = 'm'
 	spaceName       = 'n'

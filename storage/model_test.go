@@ -25,6 +25,8 @@ type model struct {
 	dedup    map[dedupID]string
 	reaps    map[core.QID]bool
 	records  map[string]string
+	bodies   map[core.Ref]string // QID is the epoch
+	epochs   map[core.QID]string
 }
 
 type dedupID struct {
@@ -38,6 +40,7 @@ func newModel() *model {
 		messages: map[core.Ref]string{}, states: map[core.Ref]core.MessageState{}, queues: map[core.QID]string{},
 		counts: map[core.QID]string{}, names: map[string]core.QID{}, lanes: map[core.Ref]string{},
 		dedup: map[dedupID]string{}, reaps: map[core.QID]bool{}, records: map[string]string{},
+		bodies: map[core.Ref]string{}, epochs: map[core.QID]string{},
 	}
 }
 
@@ -84,6 +87,14 @@ func (m *model) apply(c *core.Change) {
 			m.records[string(e.Key)] = string(e.Value)
 		case core.EditDropRecord:
 			delete(m.records, string(e.Key))
+		case core.EditPutBody:
+			m.bodies[e.Ref] = string(e.Value)
+		case core.EditPutEpoch:
+			m.epochs[e.QID] = string(e.Value)
+		case core.EditReapEpochs:
+			in := func(q core.QID) bool { return q >= e.QID && q <= core.QID(e.Seq) }
+			maps.DeleteFunc(m.bodies, func(r core.Ref, _ string) bool { return in(r.QID) })
+			maps.DeleteFunc(m.epochs, func(q core.QID, _ string) bool { return in(q) })
 		}
 	}
 }
@@ -91,7 +102,7 @@ func (m *model) apply(c *core.Change) {
 // size counts the keys, with the engine's own.
 func (m *model) size(own int) int {
 	return len(m.messages) + len(m.states) + len(m.queues) + len(m.counts) + len(m.names) + len(m.lanes) +
-		len(m.dedup) + len(m.reaps) + len(m.records) + own
+		len(m.dedup) + len(m.reaps) + len(m.records) + len(m.bodies) + len(m.epochs) + own
 }
 
 // incarnations are those with any record.
@@ -135,6 +146,7 @@ type workload struct {
 	seq   core.Seq
 	qid   core.QID
 	once  map[core.Ref]bool // states put exactly once by this process
+	epoch core.QID
 }
 
 func newWorkload(pick func(n int, what string) int) *workload {
@@ -143,7 +155,7 @@ func newWorkload(pick func(n int, what string) int) *workload {
 
 // restart says that the process has restarted and found what m holds.
 func (w *workload) restart(m *model, term uint32) {
-	w.model, w.once = m, map[core.Ref]bool{}
+	w.model, w.once, w.epoch = m, map[core.Ref]bool{}, 0
 	w.seq = core.MakeSeq(term)
 }
 
@@ -185,7 +197,7 @@ func (w *workload) change(n int) *core.Change {
 }
 
 func (w *workload) operation() []core.Edit {
-	switch k := w.pick(20, "operation"); {
+	switch k := w.pick(23, "operation"); {
 	case k < 8:
 		w.seq++
 		r := core.Ref{QID: w.queue(), Place: w.place(), Seq: w.seq}
@@ -204,8 +216,32 @@ func (w *workload) operation() []core.Edit {
 			return []core.Edit{{Kind: core.EditDropRecord, Key: name}}
 		}
 		return []core.Edit{{Kind: core.EditPutRecord, Key: name, Value: fmt.Append(nil, w.seq)}}
-	default:
+	case k < 20:
 		return w.reapOperation()
+	default:
+		return w.bodyOperation()
+	}
+}
+
+// bodyOperation puts a body into the newest epoch or into one of its own, or
+// removes some of the oldest epochs.
+func (w *workload) bodyOperation() []core.Edit {
+	w.seq++
+	k := w.pick(6, "body operation")
+	if epochs := slices.Sorted(maps.Keys(w.model.epochs)); k == 0 && len(epochs) > 0 {
+		from := w.pick(len(epochs), "first epoch")
+		last := epochs[from+w.pick(min(len(epochs)-from, 3), "epochs")]
+		if last >= w.epoch {
+			w.epoch = 0
+		}
+		return []core.Edit{{Kind: core.EditReapEpochs, Ref: core.Ref{QID: epochs[from], Seq: core.Seq(last)}}}
+	}
+	if k <= 2 || w.epoch == 0 {
+		w.epoch = core.QID(w.seq)
+	}
+	return []core.Edit{
+		{Kind: core.EditPutBody, Ref: core.Ref{QID: w.epoch, Seq: w.seq}, Value: fmt.Appendf(nil, "body %d", w.seq)},
+		{Kind: core.EditPutEpoch, Ref: core.Ref{QID: w.epoch}, Value: fmt.Append(nil, w.seq)},
 	}
 }
 
@@ -298,6 +334,12 @@ func (m *model) check(t tb, d *DB, own int) {
 	compareMaps(t, "dedup", shown.dedup, m.dedup)
 	compareMaps(t, "reaps", shown.reaps, m.reaps)
 	compareMaps(t, "records", shown.records, m.records)
+	compareMaps(t, "epochs", shown.epochs, m.epochs)
+	for r, want := range m.bodies {
+		if v, err := d.Body(r.QID, r.Seq); string(v) != want || err != nil {
+			t.Errorf("body %v is %q, %v; want %q", r, v, err, want)
+		}
+	}
 	if got, want := countKeys(t, d.pebble), m.size(own); got != want {
 		t.Errorf("%d keys in the database, want %d", got, want)
 	}
@@ -386,6 +428,7 @@ func (f *filler) queue(q core.QID) {
 func (f *filler) node() {
 	f.t.Helper()
 	f.must(f.d.Names("", "", func(name string, q core.QID) bool { f.shown.names[name] = q; return true }))
+	f.must(f.d.Epochs(func(q core.QID, v []byte) bool { f.shown.epochs[q] = string(v); return true }))
 	f.must(f.d.Reaps(func(q core.QID) bool { f.shown.reaps[q] = true; return true }))
 	f.must(f.d.Records("", "", func(name string, v []byte) bool { f.shown.records[name] = string(v); return true }))
 }

@@ -184,7 +184,7 @@ func TestUnknownFormatIsRefusedAndLeftAlone(t *testing.T) {
 		err    error
 		says   string
 	}{
-		{FormatVersion + 1, ErrNewerFormat, "its format is 3, this binary knows up to 2"},
+		{FormatVersion + 1, ErrNewerFormat, "its format is 4, this binary knows up to 3"},
 		{formatVersionMin - 1, ErrOlderFormat, "its format is 1, this binary knows 2 and later"},
 	} {
 		fs := vfs.NewMem()

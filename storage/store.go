@@ -87,7 +87,7 @@ func (d *DB) QueueState(q core.QID) ([]byte, error) {
 	return s.copyOf("queue state")
 }
 
-// Message implements core.Store.
+// Message implements core.Bodies.
 func (d *DB) Message(r core.Ref) ([]byte, error) {
 	if err := checkPlace(r.Place); err != nil {
 		return nil, err
@@ -96,6 +96,29 @@ func (d *DB) Message(r core.Ref) ([]byte, error) {
 	defer s.release()
 	s.lower = appendMessageKey(s.lower, r)
 	return s.copyOf("message")
+}
+
+// Body implements core.Bodies.
+func (d *DB) Body(epoch core.QID, seq core.Seq) ([]byte, error) {
+	s := d.scan()
+	defer s.release()
+	s.lower = appendSeq(appendQID(s.lower, spaceBody, epoch), seq)
+	return s.copyOf("body")
+}
+
+// Epochs implements core.Bodies.
+func (d *DB) Epochs(visit func(epoch core.QID, value []byte) bool) error {
+	s := d.scan()
+	defer s.release()
+	s.lower = append(s.lower, spaceEpoch)
+	s.upper = append(s.upper, spaceEpoch+1)
+	return s.walk("epochs", func(key, v []byte) (bool, error) {
+		epoch, err := parseQID(key, spaceEpoch)
+		if err != nil {
+			return false, err
+		}
+		return visit(epoch, v), nil
+	})
 }
 
 // State implements core.Store.
