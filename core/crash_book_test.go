@@ -22,6 +22,7 @@ type book struct {
 
 	posts      map[core.MessageID]*post // what was published to topics
 	unreliable map[core.MessageID]bool
+	shared     int // publishes whose body was stored once
 }
 
 // parcel is one message of the driver.
@@ -128,7 +129,7 @@ func (b *book) justify(c *core.Change, before *ledger) error {
 		var err error
 		switch e.Kind {
 		case core.EditPutMessage:
-			err = b.justifyPut(e, before, moved, tasks)
+			err = b.justifyPut(c, i, before, moved, tasks)
 		case core.EditDropMessage:
 			err = b.justifyDrop(c, i, before, moved)
 		case core.EditDropQueue:
@@ -148,13 +149,14 @@ func (b *book) justify(c *core.Change, before *ledger) error {
 	return nil
 }
 
-func (b *book) justifyPut(e *core.Edit, before *ledger, moved map[*parcel]*core.Edit, tasks map[core.QID]*sourceMoves) error {
+func (b *book) justifyPut(c *core.Change, i int, before *ledger, moved map[*parcel]*core.Edit, tasks map[core.QID]*sourceMoves) error {
+	e := &c.Edits[i]
 	s, err := core.DecodeRecord(bytes.Clone(e.Value))
 	if err != nil {
 		return err
 	}
 	if len(s.Topic) > 0 {
-		return b.justifyCopy(&s)
+		return b.justifyCopy(&s, c.Edits[:i], before)
 	}
 	p := b.parcels[s.ID]
 	isNew := p == nil
@@ -182,7 +184,7 @@ func (b *book) justifyPut(e *core.Edit, before *ledger, moved map[*parcel]*core.
 	switch {
 	case target.name != "" && source.cfg.Redelivery.DeadLetterQueue != target.name:
 		return fmt.Errorf("moved from %s to %s, its dead-letter queue is %q", source.name, target.name, source.cfg.Redelivery.DeadLetterQueue)
-	case !sameMessage(source.bodies[from.Ref].record, e.Value):
+	case !sameMessage(source.bodies[from.Ref].whole, e.Value):
 		return errors.New("changed by its move")
 	case s.DeadLetter.Source != source.name || s.DeadLetter.Reason == core.DeadLetterNone || s.DeadLetter.FirstAt == 0:
 		return fmt.Errorf("moved with the note %+v", s.DeadLetter)
@@ -201,7 +203,7 @@ func (b *book) justifyDrop(c *core.Change, i int, before *ledger, moved map[*par
 		return nil // the ledger objects, or it is the reaper
 	}
 	if m.copy {
-		return b.justifyLoss(m, e.QID, s.cfg.Retention, c.Time)
+		return b.justifyLoss(m, c, i, s)
 	}
 	for j := i + 1; j < len(c.Edits); j++ {
 		if c.Edits[j].Kind != core.EditPutMessage {

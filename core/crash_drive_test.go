@@ -32,7 +32,7 @@ func (w *world) step() {
 		w.churn(w.anyYard())
 	case n < 191:
 		w.move(w.chance(60))
-	case n < 330:
+	case n < 420:
 		w.topical(w.chance(60))
 	default:
 		w.operate(w.chance(70))

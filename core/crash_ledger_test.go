@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/leasemq/broker/core"
 )
@@ -18,6 +19,8 @@ type ledger struct {
 	dedup   map[dedupRow][]byte
 	records map[string][]byte
 	where   map[core.MessageID]core.Ref // each message, in the one queue that it lies in
+	boxes   map[core.QID]*box
+	reaped  []core.Ref // bodies that have gone; QID is the epoch
 	time    int64
 }
 
@@ -41,6 +44,11 @@ type letter struct {
 	expires int64
 	counted int64
 	copy    bool // of what was published to a topic; others lie in one queue alone
+
+	shares bool   // its body lies elsewhere
+	whole  []byte // the record with the body
+	epoch  core.QID
+	body   core.Seq
 }
 
 // mark is a state record, with what rule 4 asks about it.
@@ -59,7 +67,7 @@ type dedupRow struct {
 func newLedger() *ledger {
 	return &ledger{
 		queues: map[core.QID]*shelf{}, names: map[string]core.QID{}, reaps: map[core.QID]bool{},
-		dedup: map[dedupRow][]byte{}, records: map[string][]byte{}, where: map[core.MessageID]core.Ref{},
+		dedup: map[dedupRow][]byte{}, records: map[string][]byte{}, where: map[core.MessageID]core.Ref{}, boxes: map[core.QID]*box{},
 	}
 }
 
@@ -67,6 +75,7 @@ func (l *ledger) clone() *ledger {
 	c := &ledger{
 		queues: make(map[core.QID]*shelf, len(l.queues)), names: maps.Clone(l.names), reaps: maps.Clone(l.reaps),
 		dedup: maps.Clone(l.dedup), records: maps.Clone(l.records), where: maps.Clone(l.where), time: l.time,
+		boxes: cloneBoxes(l.boxes), reaped: slices.Clone(l.reaped),
 	}
 	for qid, s := range l.queues {
 		d := *s
@@ -102,7 +111,10 @@ func (l *ledger) apply(c *core.Change, term uint32) error {
 }
 
 func (l *ledger) edit(e *core.Edit, term uint32) error {
-	s := l.shelf(e.QID)
+	var s *shelf
+	if e.Kind != core.EditPutBody && e.Kind != core.EditPutEpoch && e.Kind != core.EditReapEpochs {
+		s = l.shelf(e.QID)
+	}
 	switch e.Kind {
 	case core.EditPutMessage:
 		return l.putMessage(s, e)
@@ -115,6 +127,9 @@ func (l *ledger) edit(e *core.Edit, term uint32) error {
 		if l.where[m.id] == e.Ref {
 			delete(l.where, m.id)
 		}
+		return l.refer(m, false)
+	case core.EditPutBody, core.EditPutEpoch, core.EditReapEpochs:
+		return l.bodyEdit(e)
 	case core.EditPutState:
 		return s.putState(e, term)
 	case core.EditDropState:
@@ -142,14 +157,18 @@ func (l *ledger) putMessage(s *shelf, e *core.Edit) error {
 	if s.bodies[e.Ref] != nil {
 		return errors.New("puts a message twice")
 	}
-	stored, err := core.DecodeRecord(bytes.Clone(e.Value))
+	whole, err := l.whole(e.Value)
+	if err != nil {
+		return err
+	}
+	stored, err := core.DecodeRecord(bytes.Clone(whole))
 	if err != nil {
 		return err
 	}
 	if at, ok := l.where[stored.ID]; ok && len(stored.Topic) == 0 {
 		return fmt.Errorf("message %v lies in %v as well", stored.ID, at)
 	}
-	m := &letter{record: bytes.Clone(e.Value), id: stored.ID, at: stored.EnqueuedAt, expires: stored.ExpiresAt, counted: int64(len(stored.Body)), copy: len(stored.Topic) > 0}
+	m := &letter{record: bytes.Clone(e.Value), whole: bytes.Clone(whole), id: stored.ID, at: stored.EnqueuedAt, expires: stored.ExpiresAt, counted: int64(len(stored.Body)), copy: len(stored.Topic) > 0}
 	stored.Attributes(func(a core.Attribute) bool {
 		m.counted += int64(len(a.Name) + len(a.Type) + len(a.Value))
 		return true
@@ -157,7 +176,8 @@ func (l *ledger) putMessage(s *shelf, e *core.Edit) error {
 	if s.bodies[e.Ref] = m; !m.copy {
 		l.where[stored.ID] = e.Ref
 	}
-	return nil
+	m.epoch, m.body, m.shares = core.RecordRef(e.Value)
+	return l.refer(m, true)
 }
 
 func (s *shelf) putState(e *core.Edit, term uint32) error {
@@ -201,6 +221,11 @@ func (l *ledger) catalogEdit(s *shelf, e *core.Edit) (err error) {
 		if s.record != nil {
 			return errors.New("reaps a queue that lives")
 		}
+		for r, m := range s.bodies {
+			if m.shares {
+				return fmt.Errorf("reaps a queue with %v, which refers to epoch %d", r, m.epoch)
+			}
+		}
 		clear(s.lanes)
 		clear(s.bodies)
 		clear(s.states)
@@ -219,7 +244,12 @@ func (l *ledger) catalogEdit(s *shelf, e *core.Edit) (err error) {
 func (l *ledger) check(c *core.Change) error {
 	touched := map[core.QID]bool{}
 	for i := range c.Edits {
-		touched[c.Edits[i].QID] = true
+		if l.queues[c.Edits[i].QID] != nil {
+			touched[c.Edits[i].QID] = true
+		}
+	}
+	if err := l.checkBoxes(); err != nil {
+		return err
 	}
 	for qid := range touched {
 		if err := l.checkQueue(qid); err != nil {
@@ -271,6 +301,9 @@ func (s *shelf) checkCounts(st *core.QueueState) error {
 	for r, m := range s.bodies {
 		want.Messages++
 		want.Bytes += m.counted
+		if m.shares {
+			want.Shared++
+		}
 		_, received := s.states[r]
 		if received {
 			want.Received++
@@ -282,9 +315,9 @@ func (s *shelf) checkCounts(st *core.QueueState) error {
 			oldest = m.at
 		}
 	}
-	if st.Messages != want.Messages || st.Bytes != want.Bytes || st.Received != want.Received || st.Delayed != want.Delayed {
-		return fmt.Errorf("state says messages=%d bytes=%d received=%d delayed=%d, a recount %d, %d, %d, %d",
-			st.Messages, st.Bytes, st.Received, st.Delayed, want.Messages, want.Bytes, want.Received, want.Delayed)
+	if st.Messages != want.Messages || st.Bytes != want.Bytes || st.Received != want.Received || st.Delayed != want.Delayed || st.Shared != want.Shared {
+		return fmt.Errorf("state says messages=%d bytes=%d received=%d delayed=%d shared=%d, a recount %d, %d, %d, %d, %d",
+			st.Messages, st.Bytes, st.Received, st.Delayed, st.Shared, want.Messages, want.Bytes, want.Received, want.Delayed, want.Shared)
 	}
 	if oldest != 0 && (st.OldestAt == 0 || st.OldestAt > oldest) || oldest == 0 && st.OldestAt != 0 {
 		return fmt.Errorf("state says that the oldest is of %d, it is of %d", st.OldestAt, oldest)

@@ -398,6 +398,8 @@ func (w *world) drainAll() {
 		w.tap.durably(func(_, l *ledger) { left = len(l.where) })
 		if left == 0 || w.failed() != nil {
 			w.drainSubs()
+			time.Sleep(2 * time.Minute) // range deletions are spaced
+			w.checkReaped()
 			w.checkIdle(w.yards...)
 			w.checkTopics()
 			w.checkMovesEnd()

@@ -72,10 +72,17 @@ func (t *tap) Submit(c *core.Change, done func(core.Pos, error)) {
 }
 
 func (t *tap) take(c *core.Change) error {
-	if err := t.book.justify(c, t.head); err != nil {
+	shown, err := t.head.withBodies(c)
+	if err != nil {
 		return err
 	}
-	if err := t.book.checkFans(c, t.head, len(t.log)+1, t.term); err != nil {
+	if err := t.book.justify(shown, t.head); err != nil {
+		return err
+	}
+	if err := t.book.checkFans(shown, t.head, len(t.log)+1, t.term); err != nil {
+		return err
+	}
+	if err := t.book.checkShared(c); err != nil {
 		return err
 	}
 	given := t.head.given(c)
@@ -90,11 +97,11 @@ func (t *tap) take(c *core.Change) error {
 		case core.EditReapQueue:
 			t.reaped = true
 			t.pace.rangeDeletes()
-		case core.EditDropDedup:
+		case core.EditDropDedup, core.EditReapEpochs:
 			t.pace.rangeDeletes()
 		}
 	}
-	if err := t.book.checkWhole(c, t.head); err != nil {
+	if err := t.book.checkWhole(shown, t.head); err != nil {
 		return err
 	}
 	return t.head.check(c)
@@ -306,6 +313,8 @@ func (l *ledger) difference(db *storage.DB) error {
 		return fmt.Errorf("records are %q, want %q", found.records, l.records)
 	case !maps.EqualFunc(found.dedup, l.dedup, bytes.Equal):
 		return fmt.Errorf("%d deduplication entries, want %d, or others", len(found.dedup), len(l.dedup))
+	case !sameBoxes(found.boxes, l.boxes):
+		return fmt.Errorf("%d epochs of shared bodies, want %d, or others", len(found.boxes), len(l.boxes))
 	}
 	for qid, want := range l.queues {
 		if err := want.difference(found.shelf(qid)); err != nil {
@@ -356,6 +365,9 @@ func readLedger(db *storage.DB, known *ledger) (*ledger, error) {
 		db.Reaps(func(q core.QID) bool { l.reaps[q] = true; return true }),
 		db.Records("", "", func(name string, v []byte) bool { l.records[name] = bytes.Clone(v); return true }),
 	)
+	boxes, e := readBoxes(db, known)
+	l.boxes = boxes
+	err = errors.Join(err, e)
 	first, some, e := db.DedupFrom()
 	err = errors.Join(err, e)
 	ours := false

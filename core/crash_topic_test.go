@@ -33,8 +33,8 @@ type post struct {
 	queues  []core.QID
 	change  int // that has it, from 1; 0: none
 	term    uint32
-	dropped map[core.QID]bool // its deletion has been asked for
-	buried  map[core.QID]bool // and answered
+	dropped map[core.Ref]bool // its deletion has been asked for
+	buried  map[core.Ref]bool // and answered
 }
 
 // newSubs are the queues of topics.
@@ -44,11 +44,17 @@ func newSubs() []*yard {
 		c.VisibilityTimeout = 5 * time.Second
 		return c
 	}
+	mortal := func(c core.QueueConfig) core.QueueConfig {
+		c.Redelivery = core.Redelivery{DeadLetterQueue: "sub.dead", MaxReceives: 2}
+		return c
+	}
 	return []*yard{
-		{name: "sub", cfg: config(core.KindStandard)},
+		{name: "sub", cfg: mortal(config(core.KindStandard))},
 		{name: "sub2", cfg: config(core.KindStandard)},
+		{name: "sub3", cfg: mortal(config(core.KindStandard))},
 		{name: "sub.fifo", cfg: config(core.KindFIFO)},
 		{name: "sub.priority", cfg: config(core.KindPriority)},
+		{name: "sub.dead", cfg: config(core.KindStandard)},
 	}
 }
 
@@ -60,8 +66,12 @@ func (w *world) topical(awaited bool) {
 		w.publish(awaited)
 	case n < 62:
 		w.bind(y, awaited)
-	case n < 70:
+	case n < 66:
 		w.unbind(y, awaited)
+	case n < 72: // whatever is shared goes, as far as nobody holds it
+		for _, y := range w.subs {
+			w.take(y, 100)
+		}
 	case n < 95:
 		w.take(y, 1+w.rng.IntN(8))
 	case n < 98 && y.exists && awaited:
@@ -80,12 +90,12 @@ func (w *world) publish(awaited bool) {
 		binary.BigEndian.PutUint64(m.ID[:], w.rng.Uint64())
 		binary.BigEndian.PutUint64(m.ID[8:], uint64(len(w.book.posts)+1)<<32)
 		if !p.Retain || w.chance(80) { // none removes what is kept
-			m.Body = append([]byte(m.ID.String()), make([]byte, pick(w.rng, 0, 100, 1500))...)
+			m.Body = append([]byte(m.ID.String()), make([]byte, pick(w.rng, 0, 100, sharedBytesMin-37, sharedBytesMin-36, sharedBytesMin-36, 1500, 1500))...)
 		}
 		if w.chance(10) {
 			m.TTL = pick(w.rng, time.Second, 30*time.Second)
 		}
-		posts[i] = &post{msg: m, topic: p.Topic, retain: p.Retain && i == len(posts)-1, dropped: map[core.QID]bool{}, buried: map[core.QID]bool{}}
+		posts[i] = &post{msg: m, topic: p.Topic, retain: p.Retain && i == len(posts)-1, dropped: map[core.Ref]bool{}, buried: map[core.Ref]bool{}}
 		w.book.posts[m.ID] = posts[i]
 		w.book.unreliable[m.ID] = p.Unreliable
 		p.Messages = append(p.Messages, m)
@@ -133,10 +143,12 @@ func (w *world) published(posts []*post, out []core.TopicResult, err error) {
 }
 
 func (w *world) bind(y *yard, awaited bool) {
-	b := core.Binding{Filter: pick(w.rng, "t/0", "t/+", "u/#", "+/0", "#"), Queue: y.name}
+	b := core.Binding{Filter: pick(w.rng, "t/0", "t/+", "u/#", "+/0", "#", "#"), Queue: y.name}
 	b.Options.QoS = uint8(w.rng.IntN(2))
-	b.Options.Accept = core.Accept(w.rng.IntN(3))
-	if w.chance(40) {
+	if w.chance(30) {
+		b.Options.Accept = core.Accept(w.rng.IntN(3))
+	}
+	if w.chance(20) {
 		b.Options.Selector = pick(w.rng, w.selectors...).Text()
 	}
 	c := w.client
@@ -186,13 +198,13 @@ func (w *world) take(y *yard, most int) (n int) {
 		p := w.book.posts[d.ID]
 		switch {
 		case p == nil || string(d.Topic) != p.topic || !bytes.Equal(d.Body, p.msg.Body):
-			w.failf("%s gives %v, which is not what was published", y.name, d.ID)
+			w.failf("%s gives %v, of %d bytes, which is not what was published", y.name, d.ID, len(d.Body))
 			continue
-		case p.buried[d.Receipt.Ref.QID]:
+		case p.buried[d.Receipt.Ref]:
 			w.failf("%s gives %v, whose deletion was answered", y.name, d.ID)
 		}
 		if most > 20 || w.chance(70) {
-			p.dropped[d.Receipt.Ref.QID] = true
+			p.dropped[d.Receipt.Ref] = true
 			list = append(list, core.Settlement{Receipt: d.Receipt})
 		}
 	}
@@ -210,8 +222,8 @@ func (w *world) take(y *yard, most int) (n int) {
 			w.failf("delete from %s: %w", y.name, err)
 		}
 		for i := range got {
-			if p := w.book.posts[got[i].ID]; err == nil && p != nil && p.dropped[got[i].Receipt.Ref.QID] {
-				p.buried[got[i].Receipt.Ref.QID] = true
+			if p := w.book.posts[got[i].ID]; err == nil && p != nil && p.dropped[got[i].Receipt.Ref] {
+				p.buried[got[i].Receipt.Ref] = true
 			}
 		}
 	}
@@ -319,19 +331,39 @@ func (b *storedBinding) selects(p *post, unreliable bool) bool {
 		(b.Options.Accept == core.AcceptAll || (b.Options.Accept == core.AcceptUnreliable) == unreliable)
 }
 
-// justifyCopy tells whether a copy is of what was published. The book is locked.
-func (b *book) justifyCopy(s *core.Stored) error {
+// justifyCopy tells whether a copy is of what was published, and, if it is a dead
+// letter, of what edits drop. The book is locked.
+func (b *book) justifyCopy(s *core.Stored, edits []core.Edit, before *ledger) error {
 	p := b.posts[s.ID]
 	if p == nil || p.topic != string(s.Topic) || !bytes.Equal(p.msg.Body, s.Body) {
 		return fmt.Errorf("copy %v is not of what was published", s.ID)
 	}
-	return nil
+	if s.DeadLetter.Reason == core.DeadLetterNone {
+		return nil
+	}
+	for i := range edits {
+		from := before.queues[edits[i].QID]
+		if edits[i].Kind != core.EditDropMessage || from == nil || from.name != s.DeadLetter.Source {
+			continue
+		}
+		if m := from.bodies[edits[i].Ref]; m != nil && m.id == s.ID {
+			return nil
+		}
+	}
+	return fmt.Errorf("copy %v is a dead letter of none", s.ID)
 }
 
-// justifyLoss tells whether a copy may go. The book is locked.
-func (b *book) justifyLoss(m *letter, q core.QID, keep time.Duration, now int64) error {
-	if b.posts[m.id].dropped[q] || m.expires != 0 && m.expires <= now || keep > 0 && m.at+keep.Milliseconds() <= now {
+// justifyLoss tells whether a copy may go with edit i of c, or be moved to the
+// dead-letter queue. The book is locked.
+func (b *book) justifyLoss(m *letter, c *core.Change, i int, s *shelf) error {
+	now, keep := c.Time, s.cfg.Retention.Milliseconds()
+	if b.posts[m.id].dropped[c.Edits[i].Ref] || m.expires != 0 && m.expires <= now || keep > 0 && m.at+keep <= now {
 		return nil
+	}
+	for j := i + 1; j < len(c.Edits) && s.cfg.Redelivery.DeadLetterQueue != ""; j++ {
+		if c.Edits[j].Kind == core.EditPutMessage && sameMessage(m.whole, c.Edits[j].Value) {
+			return nil
+		}
 	}
 	return fmt.Errorf("copy %v is dropped without a reason", m.id)
 }
@@ -382,7 +414,7 @@ func (b *book) checkFans(c *core.Change, before *ledger, n int, term uint32) err
 				return err
 			}
 			p := b.posts[s.ID]
-			if len(s.Topic) == 0 || p == nil {
+			if len(s.Topic) == 0 || p == nil || s.DeadLetter.Reason != core.DeadLetterNone {
 				continue
 			}
 			if got[s.ID] == nil {

@@ -35,6 +35,7 @@ type world struct {
 	pace      *pace
 	window    int64 // core.Options.WindowBytes
 	returned  int   // returned messages of a lane in memory; 0: as many as ever
+	epoch     int   // bytes of shared bodies that close an epoch; 0: as many as ever
 	fs        *vfs.MemFS
 	db        *storage.DB
 	tap       *tap
@@ -87,7 +88,7 @@ func runCrash(o crashOptions) error {
 	w := &world{o: o, rng: rng, fs: vfs.NewCrashableMem(), book: newBook()}
 	w.pace = &pace{rng: rand.New(rand.NewPCG(o.seed, 1)), max: pick(rng, 0, time.Millisecond, 4*time.Millisecond, 30*time.Millisecond, 150*time.Millisecond)}
 	w.window = pick[int64](rng, 0, 0, 1, 2<<10)
-	w.returned = pick(rng, 0, 0, 1, 5)
+	w.returned, w.epoch = pick(rng, 0, 0, 1, 5), pick(rng, 0, 1, 2000, 10_000)
 	w.yards, w.subs = newYards(rng), newSubs()
 	for _, text := range []string{"JMSPriority > 4", "JMSPriority = 0", "JMSPriority < 8"} {
 		sel, err := selector.Parse(text)
@@ -216,6 +217,9 @@ func (w *world) open(base *ledger, pos core.Pos, later []*core.Change) error {
 	}
 	if w.returned > 0 {
 		core.SetReturnedMax(w.engine, w.returned)
+	}
+	if w.epoch > 0 {
+		core.SetEpochBytes(w.engine, w.epoch)
 	}
 	w.client = w.engine.Client(core.Principal{})
 	w.owners = []*core.Owner{w.client.NewOwner(), w.client.NewOwner()}

@@ -14,7 +14,8 @@
 //
 // A publish to a topic finds the queues whose bindings match, in a tree in
 // memory (package match), and puts a copy of each message into each of them, in
-// one Change: after a crash all have their copies or none has. Bindings and
+// one Change: after a crash all have their copies or none has. A large body that
+// goes into many queues is stored once, see body.go. Bindings and
 // retained values are node-wide records; the bindings are read in the background
 // after the open. Queues of KindMemory are never stored: their messages lie in a
 // window without bounds of its own, their edits are left out of Changes, and a
@@ -39,6 +40,9 @@
 //   - An entry leaves memory only in the durable callback of its delete.
 //   - A state record is deleted by SINGLEDEL only if this process made its one
 //     and only SET and none existed before.
+//   - The count of an epoch of shared bodies is, in each Change, the number of
+//     stored records that refer to it, those of removed queues too. An epoch is
+//     removed only after its count is durably 0 and it takes no more bodies.
 //   - A receive never scans: ready, due and group order are indexed, and a selector
 //     judges each message once, however many receives have it.
 //   - A failed commit is never rolled back: the engine stops.

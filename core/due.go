@@ -125,6 +125,7 @@ func (q *queue) fetchDue() error {
 	qid, due, seq, end := q.qid, d.due, d.seq, d.end(q.engine.clock.now())
 	var page []entry
 	var mem arena
+	var bad error
 	ahead := uint64(0)
 	q.mu.Unlock()
 	err := q.engine.store.Delayed(qid, due, seq, 1<<48-1, func(due uint64, s Seq, rec []byte) bool {
@@ -132,9 +133,15 @@ func (q *queue) fetchDue() error {
 			ahead = due
 			return false
 		}
+		if bad = checkRecord(rec); bad != nil {
+			return false
+		}
 		page = append(page, entry{seq: s, due: due, rec: mem.copy(rec)})
 		return len(page) < pageEntries
 	})
+	if err == nil {
+		err = bad
+	}
 	q.mu.Lock()
 	forgot := d.forgot
 	d.paging, d.forgot = false, nil

@@ -82,6 +82,7 @@ type Engine struct {
 	loading  sync.Mutex    // one load at a time
 
 	moves    moveTable
+	bodies   bodyTable
 	topics   topicTable
 	retained retainedTable
 
@@ -101,6 +102,7 @@ func Open(o Options) (*Engine, error) {
 		byName: make(map[string]*queue), tableMax: tableMin, trimWake: make(chan struct{}, 1), reapWake: make(chan struct{}, 1),
 	}
 	e.returnedMax.Store(returnedMax)
+	e.bodies = bodyTable{byID: make(map[QID]*epoch), most: epochBytesMax}
 	if e.log == nil {
 		e.log = slog.Default()
 	}
@@ -126,6 +128,9 @@ func (e *Engine) start() error {
 	}
 	if err := e.startDedup(); err != nil {
 		return fmt.Errorf("deduplication: %w", err)
+	}
+	if err := e.loadEpochs(); err != nil {
+		return fmt.Errorf("shared bodies: %w", err)
 	}
 	if err := e.startReaper(); err != nil {
 		return fmt.Errorf("reaper: %w", err)

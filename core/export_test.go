@@ -29,3 +29,25 @@ func DecodeMoveTask(b []byte) (MoveTask, error) {
 	}
 	return t.MoveTask, nil
 }
+
+// RecordRef returns what a message record refers to, if its body is shared.
+func RecordRef(rec []byte) (epoch QID, body Seq, ok bool) {
+	ref := recordRef(rec)
+	if ref == nil {
+		return 0, 0, false
+	}
+	return ref.epoch(), ref.seq(), true
+}
+
+// DecodeEpoch reads what storage keeps of an epoch.
+func DecodeEpoch(b []byte) (uint64, error) {
+	n, err := decodeEpoch(b)
+	return uint64(n), err
+}
+
+// SetEpochBytes bounds the bodies of an epoch. It is called before the engine is used.
+func SetEpochBytes(e *Engine, n int) {
+	e.seq.mu.Lock()
+	defer e.seq.mu.Unlock()
+	e.bodies.most = n
+}

@@ -28,7 +28,10 @@ func sampleRecords() [][]byte {
 		panic(err)
 	}
 	s.DeadLetter, s.PriorReceives = DeadLetter{Source: "orders", Reason: DeadLetterMaxReceives, FirstAt: 1_700_000_030_000}, 4
-	return append(records, rerecord(&s, full.countedBytes()))
+	records = append(records, rerecord(&s, full.countedBytes()))
+	shared := sharedRecord(records[0], len(full.Body))
+	recordRef(shared).set(7, 9)
+	return append(records, shared, shared[:len(shared)-len(full.Body)-1])
 }
 
 func attributesOf(s *Stored) []Attribute {
@@ -68,6 +71,9 @@ func FuzzDecodeRecord(f *testing.F) {
 		}
 		if s.DeadLetter.Reason == DeadLetterNone {
 			s.DeadLetter, s.PriorReceives = DeadLetter{}, 0 // a flag without a reason is not written again
+		}
+		if s.ref != nil {
+			s.Body = nil // a shared body stays where it is
 		}
 		var again Stored
 		if err := decodeRecord(rerecord(&s, int(recordCounted(rec))), &again); err != nil {

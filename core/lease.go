@@ -29,7 +29,8 @@ type lease struct {
 	receives      uint32
 	failures      uint32
 	nonce         uint32
-	size          int32 // counted bytes; -1: unknown, loaded from storage
+	size          int32 // counted bytes; -1: unknown, loaded from storage, as epoch is
+	epoch         QID   // that its body is shared in; 0: its record has it
 
 	status leaseStatus
 	sets   uint8 // of the state record by this process; setsMany: one may be older than the process
@@ -44,6 +45,14 @@ type lease struct {
 
 // setsMany makes a delete of the state record use DEL, not SINGLEDEL.
 const setsMany = 2
+
+// learn notes what the record of its message says.
+func (l *lease) learn(rec []byte) {
+	l.size, l.epoch = int32(recordCounted(rec)), 0
+	if ref := recordRef(rec); ref != nil {
+		l.epoch = ref.epoch()
+	}
+}
 
 func (l *lease) stateAt(visibleAt int64) MessageState {
 	st := MessageState{

@@ -94,8 +94,8 @@ const (
 	DeadLetterRejected
 )
 
-// Delivery is a message under lease. Its byte slices are views of one immutable
-// buffer: the receiver may keep them, and never writes to them.
+// Delivery is a message under lease. Its byte slices are views of immutable
+// buffers: the receiver may keep them, and never writes to them.
 type Delivery struct {
 	Stored
 	State        MessageState
@@ -124,4 +124,5 @@ type Stored struct {
 
 	attributes     []byte // encoded; see Attributes
 	attributeCount int
+	ref            *bodyRef // of a shared body; Body is nil until that is read
 }

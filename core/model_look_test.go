@@ -1,6 +1,7 @@
 package core_test
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -162,22 +163,58 @@ func (r *rig) recount() {
 	time.Sleep(150 * time.Millisecond) // the marks of session leases
 	r.settleDown()
 	r.look()
+	refs := make(map[core.QID]uint64)
 	for _, q := range r.queues {
 		qid, err := r.n.db.QueueID(q.name)
 		if err != nil || (qid != 0) != q.exists {
 			r.failf("queue %s has id %d, %v", q.name, qid, err)
 		}
 		if qid != 0 {
-			r.recountQueue(q, qid)
+			r.recountQueue(q, qid, refs)
 		}
 	}
+	r.recountEpochs(refs)
 	r.checkTopics()
 	if err := core.Audit(r.n.engine); err != nil {
 		r.failf("engine: %v; %v", err, r.queues)
 	}
 }
 
-func (r *rig) recountQueue(q *mQueue, qid core.QID) {
+// recountEpochs compares the counts of shared bodies with the references of the
+// queues. Those of removed ones are not known.
+func (r *rig) recountEpochs(refs map[core.QID]uint64) {
+	removed := false
+	err := r.n.db.Reaps(func(core.QID) bool {
+		removed = true
+		return false
+	})
+	err = errors.Join(err, r.n.db.Epochs(func(epoch core.QID, v []byte) bool {
+		n, err := core.DecodeEpoch(v)
+		if err != nil || n < refs[epoch] || !removed && n > refs[epoch] {
+			r.failf("epoch %d counts %d references, there are %d: %v", epoch, n, refs[epoch], err)
+		}
+		delete(refs, epoch)
+		return true
+	}))
+	if err != nil || len(refs) > 0 {
+		r.failf("epochs %v are referred to, and not there: %v", refs, err)
+	}
+}
+
+// refers tells whether a record refers to a shared body, and counts that.
+func (r *rig) refers(q *mQueue, rec []byte, refs map[core.QID]uint64) bool {
+	epoch, body, ok := core.RecordRef(rec)
+	if !ok {
+		return false
+	}
+	refs[epoch]++
+	if v, err := r.n.db.Body(epoch, body); err != nil || v == nil {
+		r.failf("%s: body %d of epoch %d is not there: %v", q.name, body, epoch, err)
+	}
+	return true
+}
+
+func (r *rig) recountQueue(q *mQueue, qid core.QID, refs map[core.QID]uint64) {
 	db := r.n.db
 	var st core.QueueState
 	b, err := db.QueueState(qid)
@@ -215,6 +252,9 @@ func (r *rig) recountQueue(q *mQueue, qid core.QID) {
 		bodies++
 		want.Messages++
 		want.Bytes += core.CountedBytes(rec)
+		if r.refers(q, rec, refs) {
+			want.Shared++
+		}
 		_, marked := states[ref]
 		delete(states, ref)
 		passed := false

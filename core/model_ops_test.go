@@ -24,7 +24,7 @@ func (r *rig) actions() map[string]func(*rapid.T) {
 		"wait": r.opWait, "cancel": r.opCancel,
 		"advance": r.opAdvance, "advance 2": r.opAdvance, "advance far": r.opAdvanceFar,
 		"declare": r.opDeclare, "configure": r.opConfigure, "purge": r.opPurge, "drop": r.opDrop,
-		"bind": r.opBind, "unbind": r.opUnbind, "publish": r.opPublish, "publish 2": r.opPublish,
+		"bind": r.opBind, "bind all": r.opBindAll, "unbind": r.opUnbind, "publish": r.opPublish, "publish 2": r.opPublish,
 		"tx": r.opTx, "session": r.opSession, "restart": r.opRestart,
 		"trim": func(*rapid.T) { core.Trim(r.n.engine) },
 	}

@@ -137,6 +137,7 @@ func newRig(t *rapid.T, p profile) *rig {
 	r.n = &node{
 		t: t, fs: vfs.NewMem(), tune: p.tune,
 		opened: func(e *core.Engine) {
+			core.SetEpochBytes(e, 3000)
 			if p.returnedMax > 0 {
 				core.SetReturnedMax(e, p.returnedMax)
 			}

@@ -1,6 +1,7 @@
 package core_test
 
 import (
+	"bytes"
 	"maps"
 	"slices"
 	"time"
@@ -42,6 +43,21 @@ func (r *rig) opBind(t *rapid.T) {
 	q.bound[b.Filter] = sel
 }
 
+// opBindAll binds all queues, so that large bodies are shared.
+func (r *rig) opBindAll(t *rapid.T) {
+	filter := r.filter(t)
+	for _, q := range r.queues {
+		if !q.exists {
+			continue
+		}
+		r.wantErr("bind", r.n.client.Bind(r.t.Context(), core.Binding{Filter: filter, Queue: q.name}), nil)
+		if q.bound == nil {
+			q.bound = make(map[string]*mSelector)
+		}
+		q.bound[filter] = nil
+	}
+}
+
 func (r *rig) opUnbind(t *rapid.T) {
 	q, filter := r.queue(t), r.filter(t)
 	want := error(nil)
@@ -72,6 +88,9 @@ func (r *rig) opPublish(t *rapid.T) {
 	for i := range p.Messages {
 		m := &p.Messages[i]
 		m.ID = core.NewMessageID()
+		if n := rapid.SampledFrom([]int{0, 0, 511, 512, 512, 1500}).Draw(t, "body bytes"); len(m.Body) < n {
+			m.Body = append(m.Body, bytes.Repeat([]byte("."), n-len(m.Body))...)
+		}
 		if m.Group == "" {
 			m.Group = "x"
 		}

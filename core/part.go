@@ -34,6 +34,7 @@ func (e *Engine) commitParts(parts []part, also func(g *group)) (*commit, error)
 	if slices.ContainsFunc(parts, func(p part) bool { return p.routed }) {
 		dropRepeats(parts)
 	}
+	shareBodies(parts)
 	g, err := e.seq.begin()
 	if err != nil {
 		return nil, err

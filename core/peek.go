@@ -75,6 +75,9 @@ func (q *queue) peeked(out []Peeked, p Place, s Seq, rec []byte) []Peeked {
 	if decodeRecord(append([]byte(nil), rec...), &v.Stored) != nil {
 		return out
 	}
+	if found, err := q.engine.readBody(&v.Stored); err != nil || !found {
+		return out // it has just gone
+	}
 	if _, le := q.leases.find(s); le != nil {
 		if le.status == leaseDeleting {
 			return out

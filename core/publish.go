@@ -27,6 +27,8 @@ type draft struct {
 	of      int32 // a copy by a route: op of the message, plus 1
 	size    int64 // of a copy: what QueueConfig.MaxMessageBytes bounds
 	seq     Seq
+	share   *sharing    // of a copy whose body may be stored once
+	shared  bool        // it is
 	known   *dedupEntry // a duplicate: what the first send was answered with
 	twin    *draft      // a duplicate of an earlier one in the batch
 }
@@ -320,7 +322,7 @@ func (q *queue) put(g *group, drafts []draft) {
 			d.lane.N = max(d.lane.N, uint64(q.engine.clock.now()))
 		}
 		d.seq = q.engine.seq.takeSeq()
-		q.edit(g, Edit{Kind: EditPutMessage, Ref: Ref{QID: q.qid, Place: d.lane, Seq: d.seq}, Value: d.rec})
+		q.edit(g, Edit{Kind: EditPutMessage, Ref: Ref{QID: q.qid, Place: d.lane, Seq: d.seq}, Value: q.stored(g, d)})
 		q.state.Messages++
 		q.state.Bytes += d.counted
 		q.state.Ordinal++
@@ -333,6 +335,21 @@ func (q *queue) put(g *group, drafts []draft) {
 		q.young(d.seq, d.at)
 	}
 	q.snapshot(g, sl)
+}
+
+// stored returns what is stored of d's record, and counts its reference to a shared
+// body.
+func (q *queue) stored(g *group, d *draft) []byte {
+	if d.rec[1]&recordShared == 0 {
+		return d.rec
+	}
+	value := d.rec
+	if d.shared {
+		value = d.share.place(g, q.engine, d.rec)
+	}
+	q.state.Shared++
+	q.engine.refer(g, recordRef(d.rec).epoch(), 1)
+	return value
 }
 
 // place puts a message that has just been given its sequence where receives

@@ -57,6 +57,7 @@ type QueueState struct {
 	Ordinal   uint64 // of the newest message; dense; for session queues
 	Watermark Seq    // session leases: nothing at or above it has been delivered unmarked
 	OldestAt  int64  // no live message was enqueued before it, milliseconds; 0: empty
+	Shared    int64  // live, with bodies that are shared
 }
 
 // fields are what is stored, most of them as they are. A sequence is stored as
@@ -65,10 +66,11 @@ func (s *QueueState) fields() [queueStateFields]uint64 {
 	return [...]uint64{
 		uint64(s.Messages), uint64(s.Bytes), uint64(s.Received), uint64(s.Delayed), uint64(s.Cursor), s.DueCursor,
 		s.Ordinal, uint64(s.OldestAt), away(s.OldState, s.Cursor), away(s.Watermark, s.Cursor), away(s.DueSeq, s.Cursor),
+		uint64(s.Shared),
 	}
 }
 
-const queueStateFields = 11
+const queueStateFields = 12
 
 // away is how far s is from base, a small number for a short way in either
 // direction, and 0 for no sequence at all. back is s again.
@@ -123,6 +125,7 @@ func decodeQueueState(b []byte) (QueueState, error) {
 		Messages: int64(f[0]), Bytes: int64(f[1]), Received: int64(f[2]), Delayed: int64(f[3]), Cursor: cursor, DueCursor: f[5],
 		Ordinal: f[6], OldestAt: int64(f[7]),
 		OldState: back(f[8], cursor), Watermark: back(f[9], cursor), DueSeq: back(f[10], cursor),
+		Shared: int64(f[11]),
 	}, nil
 }
 

@@ -9,17 +9,32 @@ const reapFew = 1000
 // reapRangeEvery spaces range deletions.
 const reapRangeEvery = 500 * time.Millisecond
 
+// reapRuns is how many runs of epochs go in one Change.
+const reapRuns = 16
+
+// reapShared is how many messages with shared bodies go in one Change, before the
+// rest of an incarnation does.
+const reapShared = 512
+
 // reap is an incarnation whose keys await removal.
 type reap struct {
-	qid   QID
-	few   bool
-	after *commit // its end has to be durable first; nil: it is
+	qid    QID
+	few    bool
+	shared bool    // some of its messages may have shared bodies
+	after  *commit // its end has to be durable first; nil: it is
 }
 
-// startReaper takes up what an earlier process left.
+// reap returns what is to be removed of q's incarnation, which ends with a commit.
+func (q *queue) reap(after *commit) reap {
+	return reap{qid: q.qid, few: q.state.Messages <= reapFew, shared: q.state.Shared > 0, after: after}
+}
+
+// startReaper takes up what an earlier process left. What that knew of shared
+// bodies is not stored: where there are none at all, they need not be looked for.
 func (e *Engine) startReaper() error {
+	shared := len(e.bodies.order) > 0
 	err := e.store.Reaps(func(q QID) bool {
-		e.reapQueue = append(e.reapQueue, reap{qid: q})
+		e.reapQueue = append(e.reapQueue, reap{qid: q, shared: shared})
 		return true
 	})
 	if err != nil {
@@ -34,22 +49,32 @@ func (e *Engine) reapLater(r reap) {
 	e.reapMu.Lock()
 	e.reapQueue = append(e.reapQueue, r)
 	e.reapMu.Unlock()
+	e.wakeReaper()
+}
+
+func (e *Engine) wakeReaper() {
 	select {
 	case e.reapWake <- struct{}{}:
 	default:
 	}
 }
 
+// nextReap takes the next incarnation, if there is one.
+func (e *Engine) nextReap() (r reap, found bool) {
+	e.reapMu.Lock()
+	defer e.reapMu.Unlock()
+	if found = len(e.reapQueue) > 0; found {
+		r, e.reapQueue = e.reapQueue[0], e.reapQueue[1:]
+	}
+	return r, found
+}
+
 func (e *Engine) reapAll() {
 	for {
-		e.reapMu.Lock()
-		var r reap
-		found := len(e.reapQueue) > 0
-		if found {
-			r = e.reapQueue[0]
-			e.reapQueue = e.reapQueue[1:]
+		if e.stopped() || e.reapEpochs() != nil {
+			return
 		}
-		e.reapMu.Unlock()
+		r, found := e.nextReap()
 		if !found {
 			select {
 			case <-e.reapWake:
@@ -69,8 +94,47 @@ func (e *Engine) reapAll() {
 	}
 }
 
+// reapEpochs removes epochs to which nothing refers, if there are any.
+func (e *Engine) reapEpochs() error {
+	for {
+		g, err := e.seq.begin()
+		if err != nil {
+			return err
+		}
+		var runs []Ref
+		if e.bodies.dead > 0 {
+			runs = e.bodies.takeDead(reapRuns)
+		}
+		for _, r := range runs {
+			g.put(Edit{Kind: EditReapEpochs, Ref: r})
+		}
+		e.seq.end()
+		if len(runs) == 0 {
+			return nil
+		}
+		e.pauseReaper()
+	}
+}
+
+// pauseReaper spaces range deletions.
+func (e *Engine) pauseReaper() {
+	t := time.NewTimer(reapRangeEvery)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-e.closing:
+	}
+}
+
 // reapOne removes all keys of one incarnation, and the mark in the same Change.
+// Messages with shared bodies go before, so that the count of an epoch is at any
+// time that of the records that refer to it.
 func (e *Engine) reapOne(r reap) error {
+	if r.shared {
+		if err := e.reapSharedOf(r.qid); err != nil {
+			return err
+		}
+	}
 	edits, ranged := []Edit{{Kind: EditReapQueue, Ref: Ref{QID: r.qid}}}, true
 	if r.few {
 		few, err := e.keysOf(r.qid)
@@ -91,11 +155,81 @@ func (e *Engine) reapOne(r reap) error {
 	g.put(Edit{Kind: EditDropReap, Ref: Ref{QID: r.qid}})
 	e.seq.end()
 	if ranged {
-		t := time.NewTimer(reapRangeEvery)
-		defer t.Stop()
-		select {
-		case <-t.C:
-		case <-e.closing:
+		e.pauseReaper()
+	}
+	return nil
+}
+
+// reapSharedOf removes the messages of an incarnation that have shared bodies, by
+// Changes of a bounded number. A process that takes over begins anew.
+func (e *Engine) reapSharedOf(q QID) error {
+	lanes := []Place{{}}
+	err := e.store.Lanes(q, Place{}, func(p Place, _ []byte) bool {
+		lanes = append(lanes, p)
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	for _, p := range lanes {
+		err := e.reapSharedIn(func(after Ref, visit func(r Ref, rec []byte) bool) error {
+			return e.store.Messages(q, p, after.Seq+1, SeqMax, func(s Seq, rec []byte) bool {
+				return visit(Ref{QID: q, Place: p, Seq: s}, rec)
+			})
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return e.reapSharedIn(func(after Ref, visit func(r Ref, rec []byte) bool) error {
+		return e.store.Delayed(q, after.Place.N, after.Seq+1, 1<<48-1, func(due uint64, s Seq, rec []byte) bool {
+			return visit(Ref{QID: q, Place: Place{Kind: PlaceDelayed, N: due}, Seq: s}, rec)
+		})
+	})
+}
+
+// reapSharedIn removes those that walk visits.
+func (e *Engine) reapSharedIn(walk func(after Ref, visit func(r Ref, rec []byte) bool) error) error {
+	type found struct {
+		r     Ref
+		epoch QID
+	}
+	var last Ref
+	for more := true; more; {
+		if e.stopped() {
+			return ErrStopped
+		}
+		var page []found
+		more = false
+		err := walk(last, func(r Ref, rec []byte) bool {
+			last = r
+			if checkRecord(rec) == nil {
+				if ref := recordRef(rec); ref != nil {
+					page = append(page, found{r, ref.epoch()})
+				}
+			}
+			more = len(page) == reapShared
+			return !more
+		})
+		if err != nil {
+			return err
+		}
+		if len(page) == 0 {
+			return nil
+		}
+		e.seq.admit()
+		g, err := e.seq.begin()
+		if err != nil {
+			return err
+		}
+		for i := range page {
+			g.put(Edit{Kind: EditDropMessage, Ref: page[i].r})
+			e.refer(g, page[i].epoch, -1)
+		}
+		done := g.done
+		e.seq.end()
+		if err := done.wait(); err != nil {
+			return err
 		}
 	}
 	return nil

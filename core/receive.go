@@ -421,8 +421,14 @@ func (q *queue) deliver(picks []pick, out []Delivery) []Delivery {
 		}
 		out = append(out, Delivery{})
 		d := &out[len(out)-1]
-		if err := decodeRecord(p.rec, &d.Stored); err != nil {
-			q.lost(p.ref, err)
+		found, err := true, decodeRecord(p.rec, &d.Stored)
+		if err == nil {
+			found, err = q.engine.readBody(&d.Stored)
+		}
+		if err != nil || !found {
+			if err != nil || q.holds(p) {
+				q.lost(p.ref, err)
+			}
 			out = out[:len(out)-1]
 			continue
 		}

@@ -9,7 +9,7 @@ import (
 
 // A message record is what is stored for a message, and what a window holds:
 //
-//	0  version: 3 if it has a field that version 2 does not know, else 2
+//	0  version: the lowest that knows its fields, from 2 on
 //	1  flags: which of the optional fields are there
 //	2  priority
 //	3  origin
@@ -17,16 +17,19 @@ import (
 //	10 message id, 16 bytes
 //	26 size, 4 bytes: what the message counts in the queue's bytes
 //	30 recordExpires: expiry, milliseconds, 6 bytes
+//	   recordShared: reference to a shared body, see bodyRef; version 4
 //	   recordNames: group, dedup id, content type, traceparent, each with its length (uvarint)
 //	   recordTopic: topic, with its length (uvarint); version 3
 //	   recordDeadLetter: reason (1), first time (8), prior receives (uvarint), source
 //	   recordAttributes: their count (uvarint); each: kind (1), name, type, value
-//	   body: the rest
+//	   body: the rest; with recordShared, in memory, the stored form of the shared
+//	   body, or nothing
 const (
-	recordVersion     = 2
-	recordVersionNew  = 3 // with fields of recordNew
-	recordHeaderBytes = 30
-	recordTimeBytes   = 6
+	recordVersion       = 2
+	recordVersionNew    = 3 // with fields of recordNew
+	recordVersionShared = 4 // with recordShared
+	recordHeaderBytes   = 30
+	recordTimeBytes     = 6
 )
 
 // Flags of a record.
@@ -36,6 +39,7 @@ const (
 	recordNames
 	recordAttributes
 	recordTopic
+	recordShared
 
 	recordNew = recordTopic // flags that version 2 does not know
 )
@@ -114,7 +118,10 @@ func flagIf(there bool, flag byte) byte {
 // append appends the head, whose flags say what follows it.
 func (h *recordHead) append(b []byte) []byte {
 	version := byte(recordVersion)
-	if h.flags&recordNew != 0 {
+	switch {
+	case h.flags&recordShared != 0:
+		version = recordVersionShared
+	case h.flags&recordNew != 0:
 		version = recordVersionNew
 	}
 	b = append(b, version, h.flags|flagIf(h.expiresAt != 0, recordExpires), h.priority, byte(h.origin))
@@ -157,17 +164,55 @@ func appendRecord(b []byte, m *Message, id MessageID, counted int, enqueuedAt, e
 	return append(b, m.Body...)
 }
 
+// sharedRecord is a record with room for a reference to its body, of that length.
+// The stored form of the body follows.
+func sharedRecord(rec []byte, length int) []byte {
+	at, head := recordHeaderBytes, len(rec)-length
+	if rec[1]&recordExpires != 0 {
+		at += recordTimeBytes
+	}
+	b := make([]byte, 0, len(rec)+bodyRefBytes+1)
+	b = append(b, rec[:at]...)
+	b[0], b[1] = recordVersionShared, b[1]|recordShared
+	b = append(b, make([]byte, bodyRefBytes-4)...)
+	b = binary.BigEndian.AppendUint32(b, uint32(length))
+	b = append(b, rec[at:head]...)
+	return append(append(b, bodyVersion), rec[head:]...)
+}
+
+// recordRef returns the reference of a record to a shared body, a view, or nil if
+// the record has the body itself.
+func recordRef(rec []byte) *bodyRef {
+	if rec[1]&recordShared == 0 {
+		return nil
+	}
+	at := recordHeaderBytes
+	if rec[1]&recordExpires != 0 {
+		at += recordTimeBytes
+	}
+	return (*bodyRef)(rec[at:])
+}
+
 // rerecord is the record of s in another queue: what changes are the enqueue
-// time, the expiry, the dedup id and the dead-letter fields.
+// time, the expiry, the dedup id and the dead-letter fields. A reference to a shared
+// body goes over.
 func rerecord(s *Stored, counted int) []byte {
 	names := len(s.Group) + len(s.DedupID) + len(s.ContentType) + len(s.TraceParent)
 	h := recordHead{
 		priority: s.Priority, origin: s.Origin, enqueuedAt: s.EnqueuedAt, expiresAt: s.ExpiresAt, id: s.ID,
 		counted: counted, // not asked: it is what a record says of itself
 		flags: flagIf(names > 0, recordNames) | flagIf(s.attributeCount > 0, recordAttributes) |
-			flagIf(s.DeadLetter.Reason != DeadLetterNone, recordDeadLetter) | flagIf(len(s.Topic) > 0, recordTopic),
+			flagIf(s.DeadLetter.Reason != DeadLetterNone, recordDeadLetter) | flagIf(len(s.Topic) > 0, recordTopic) |
+			flagIf(s.ref != nil, recordShared),
 	}
-	b := h.append(make([]byte, 0, recordHeaderBytes+len(s.Body)+names+len(s.Topic)+len(s.DeadLetter.Source)+len(s.attributes)+50))
+	body := s.Body
+	if s.ref != nil {
+		body = s.ref[:]
+	}
+	b := h.append(make([]byte, 0, recordHeaderBytes+len(body)+names+len(s.Topic)+len(s.DeadLetter.Source)+len(s.attributes)+50))
+	if s.ref != nil {
+		b = append(b, body...)
+	}
 	if h.flags&recordNames != 0 {
 		b = appendBytes(b, s.Group)
 		b = appendBytes(b, s.DedupID)
@@ -187,7 +232,10 @@ func rerecord(s *Stored, counted int) []byte {
 		b = binary.AppendUvarint(b, uint64(s.attributeCount))
 	}
 	b = append(b, s.attributes...)
-	return append(b, s.Body...)
+	if s.ref != nil {
+		return b
+	}
+	return append(b, body...)
 }
 
 // recordTimeMax is in the year 10889. What is later is never.
@@ -217,10 +265,17 @@ func recordExpiresAt(rec []byte) int64 {
 
 // checkRecord tells whether the fixed part of a stored record can be read.
 func checkRecord(rec []byte) error {
-	if len(rec) < recordHeaderBytes || rec[1]&recordExpires != 0 && len(rec) < recordHeaderBytes+recordTimeBytes {
+	least := recordHeaderBytes
+	if len(rec) >= least && rec[1]&recordExpires != 0 {
+		least += recordTimeBytes
+	}
+	if len(rec) >= least && rec[1]&recordShared != 0 {
+		least += bodyRefBytes
+	}
+	if len(rec) < least {
 		return fmt.Errorf("message record of %d bytes: %w", len(rec), ErrCorrupt)
 	}
-	if rec[0] != recordVersion && rec[0] != recordVersionNew {
+	if rec[0] < recordVersion || rec[0] > recordVersionShared {
 		return fmt.Errorf("message record version %d: %w", rec[0], ErrCorrupt)
 	}
 	return nil
@@ -238,6 +293,9 @@ func decodeRecord(rec []byte, s *Stored) error {
 	r := reader{b: rec[recordHeaderBytes:]}
 	if rec[1]&recordExpires != 0 {
 		r.take(recordTimeBytes)
+	}
+	if rec[1]&recordShared != 0 {
+		s.ref = (*bodyRef)(r.take(bodyRefBytes))
 	}
 	if rec[1]&recordNames != 0 {
 		s.Group, s.DedupID, s.ContentType, s.TraceParent = r.bytes(), r.bytes(), r.bytes(), r.bytes()
@@ -270,7 +328,14 @@ func decodeRecord(rec []byte, s *Stored) error {
 		return fmt.Errorf("message record: %w", ErrCorrupt)
 	}
 	s.attributes = start[:len(start)-len(r.b)]
-	s.Body = r.b
+	if s.ref != nil && len(r.b) > 0 {
+		var err error
+		s.Body, err = s.ref.body(r.b)
+		return err
+	}
+	if s.ref == nil {
+		s.Body = r.b
+	}
 	return nil
 }
 

@@ -45,6 +45,7 @@ type group struct {
 	bytes  int
 	slots  []slot
 	lanes  []laneSlot
+	epochs []epochSlot
 	calls  []func(error)
 	done   *commit
 }
@@ -273,6 +274,9 @@ func (g *group) seal(now int64) {
 		}
 		g.change.Edits = append(g.change.Edits, edit)
 	}
+	if len(g.epochs) > 0 {
+		g.putEpochs()
+	}
 	for i := range g.slots {
 		if sl := &g.slots[i]; !sl.dropped && sl.q.memory == nil {
 			from := len(arena)
@@ -294,6 +298,9 @@ func (s *sequencer) committed(g *group, err error) {
 	s.sealed = append(s.sealed[:0], s.sealed[1:]...)
 	if err == nil {
 		s.durable.Store(g.n)
+		if len(g.epochs) > 0 && s.engine.bodies.ended(g) {
+			s.engine.wakeReaper()
+		}
 	}
 	s.ending = g.done
 	s.sealable.Signal()
@@ -322,13 +329,16 @@ func (s *sequencer) retire(g *group) {
 	}
 	clear(g.change.Edits)
 	clear(g.lanes)
+	clear(g.epochs)
 	clear(g.calls)
 	for i := range g.slots {
 		sl := &g.slots[i]
 		clear(sl.lanes)
 		*sl = slot{drops: sl.drops[:0], lanes: sl.lanes[:0], dedup: sl.dedup[:0]}
 	}
-	*g = group{change: Change{Edits: g.change.Edits[:0]}, slots: g.slots[:0], lanes: g.lanes[:0], calls: g.calls[:0]}
+	*g = group{
+		change: Change{Edits: g.change.Edits[:0]}, slots: g.slots[:0], lanes: g.lanes[:0], epochs: g.epochs[:0], calls: g.calls[:0],
+	}
 	s.mu.Lock()
 	if len(s.spare) < groupsInFlight+1 {
 		s.spare = append(s.spare, g)

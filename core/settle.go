@@ -280,7 +280,7 @@ func (q *queue) read(le *lease) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("message %v: %w", ref, err)
 	}
-	le.size = int32(recordCounted(rec))
+	le.learn(rec)
 	return rec, nil
 }
 
@@ -331,6 +331,9 @@ func (q *queue) leaseOf(r *Receipt, action SettleAction) (int32, error) {
 		return -1, nil
 	}
 	rec, err := q.engine.store.Message(r.Ref)
+	if err == nil && rec != nil {
+		err = checkRecord(rec)
+	}
 	if err != nil || rec == nil {
 		return -1, err
 	}
@@ -352,7 +355,8 @@ func (q *queue) pastDue(r Ref) bool {
 // adopt makes a lease for a message that memory did not know.
 func (q *queue) adopt(r *Receipt, l *lane, rec []byte, st MessageState, marked bool) int32 {
 	i, le := q.leases.add(r.Ref.Seq)
-	le.place, le.lane, le.size = r.Ref.Place, l, int32(recordCounted(rec))
+	le.place, le.lane = r.Ref.Place, l
+	le.learn(rec)
 	if marked {
 		le.firstReceived, le.receives, le.failures, le.nonce = st.FirstReceived, st.Receives, st.Failures, st.Nonce
 		le.sets, le.marked = setsMany, true

@@ -361,7 +361,7 @@ func (c *Client) Delete(ctx context.Context, name string) error {
 		e.topics.forget(g, q)
 		done = g.done
 		e.seq.end()
-		e.reapLater(reap{qid: q.qid, few: q.state.Messages <= reapFew, after: done})
+		e.reapLater(q.reap(done))
 		q.gone = true
 		q.resetLocked()
 		q.wakeAll()
@@ -401,7 +401,7 @@ func (c *Client) Purge(ctx context.Context, name string) error {
 		if err != nil {
 			return err
 		}
-		old := reap{qid: q.qid, few: q.state.Messages <= reapFew, after: g.done}
+		old := q.reap(g.done)
 		q.endIncarnation(g)
 		q.qid = QID(e.seq.takeSeq())
 		g.put(Edit{Kind: EditPutQueue, Ref: Ref{QID: q.qid}, Value: encodeQueueRecord(q.rec)})

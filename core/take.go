@@ -32,7 +32,8 @@ func (q *queue) entryOf(c *candidate) int32 {
 		return c.index
 	}
 	i, le := q.leases.add(c.e.seq)
-	le.lane, le.size = c.l, int32(recordCounted(c.e.rec))
+	le.lane = c.l
+	le.learn(c.e.rec)
 	if q.memory != nil {
 		q.keep(&c.e)
 	}

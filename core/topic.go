@@ -135,6 +135,7 @@ type fan struct {
 	group   string        // of messages without one, in FIFO queues
 	msgs    []Message
 	base    []draft
+	shares  []sharing  // of bodies that are large enough
 	shown   []*subject // the messages, for selectors; nil: none has asked
 }
 
@@ -172,7 +173,21 @@ func (e *Engine) copies(msgs []Message, group string) *fan {
 	for i := range f.base {
 		mem = f.base[i].encode(&f.msgs[i], mem)
 	}
+	f.offerShares()
 	return f
+}
+
+// offerShares has copies share the bodies that are large enough.
+func (f *fan) offerShares() {
+	for i := range f.base {
+		if n := len(f.msgs[i].Body); n >= shareBytesMin {
+			if f.shares == nil {
+				f.shares = make([]sharing, len(f.base))
+			}
+			f.shares[i] = sharing{base: f.base[i].rec, length: n}
+			f.base[i].share = &f.shares[i]
+		}
+	}
 }
 
 // parts returns what the publish does to each of the queues that it is for.

@@ -62,6 +62,10 @@ func (q *queue) putDrop(g *group, sl *slot, le *lease) {
 		q.edit(g, Edit{Kind: EditDropState, Ref: ref, Single: le.sets < setsMany})
 		q.state.Received--
 	}
+	if le.epoch != 0 {
+		q.engine.refer(g, le.epoch, -1)
+		q.state.Shared--
+	}
 	le.group = g.n
 	q.state.Messages--
 	q.state.Bytes -= int64(le.size)
