@@ -71,10 +71,17 @@ func (e *Engine) nextReap() (r reap, found bool) {
 
 func (e *Engine) reapAll() {
 	for {
-		if e.stopped() || e.reapEpochs() != nil {
+		if e.stopped() {
 			return
 		}
+		some, err := e.reapEpochs()
+		if err != nil {
+			return // counts are stored: the next process goes on
+		}
 		r, found := e.nextReap()
+		if !found && some {
+			continue
+		}
 		if !found {
 			select {
 			case <-e.reapWake:
@@ -94,26 +101,25 @@ func (e *Engine) reapAll() {
 	}
 }
 
-// reapEpochs removes epochs to which nothing refers, if there are any.
-func (e *Engine) reapEpochs() error {
-	for {
-		g, err := e.seq.begin()
-		if err != nil {
-			return err
-		}
-		var runs []Ref
-		if e.bodies.dead > 0 {
-			runs = e.bodies.takeDead(reapRuns)
-		}
-		for _, r := range runs {
-			g.put(Edit{Kind: EditReapEpochs, Ref: r})
-		}
-		e.seq.end()
-		if len(runs) == 0 {
-			return nil
-		}
+// reapEpochs removes some of the epochs to which nothing refers, and tells whether
+// there were any. Incarnations have their turn in between.
+func (e *Engine) reapEpochs() (some bool, err error) {
+	g, err := e.seq.begin()
+	if err != nil {
+		return false, err
+	}
+	var runs []Ref
+	if e.bodies.dead > 0 {
+		runs = e.bodies.takeDead(reapRuns)
+	}
+	for _, r := range runs {
+		g.put(Edit{Kind: EditReapEpochs, Ref: r})
+	}
+	e.seq.end()
+	if len(runs) > 0 {
 		e.pauseReaper()
 	}
+	return len(runs) > 0, nil
 }
 
 // pauseReaper spaces range deletions.
