@@ -74,18 +74,35 @@ type node struct {
 func startNode(t *testing.T, args ...string) *node {
 	t.Helper()
 	ports := filepath.Join(t.TempDir(), "ports.json")
-	n := &node{t: t, log: new(logBuffer), exited: make(chan struct{})}
-	n.cmd = exec.Command(os.Getenv(brokerVariable), append([]string{
-		"serve", "--frontends", "sqs,stomp,mqtt", "--sqs-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0",
+	n := spawn(t, append([]string{
+		"--frontends", "sqs,stomp,mqtt", "--sqs-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0",
 		"--stomp-listen", "127.0.0.1:0", "--stomp-ws-listen", "127.0.0.1:0", "--mqtt-listen", "127.0.0.1:0", "--mqtt-ws-listen", "127.0.0.1:0",
 		"--log-level", "warn", "--ports-file", ports,
 	}, args...)...)
+	n.awaitListeners(ports)
+	if n.sqs == "" || n.stomp == "" || n.ws == "" || n.mqtt == "" || n.mqttWS == "" || n.admin == "" {
+		t.Fatalf("the ports file lacks a listener; it has sqs %q, stomp %q, %q, mqtt %q, %q, admin %q", n.sqs, n.stomp, n.ws, n.mqtt, n.mqttWS, n.admin)
+	}
+	return n
+}
+
+// spawn starts a node and does not wait for it.
+func spawn(t *testing.T, args ...string) *node {
+	t.Helper()
+	n := &node{t: t, log: new(logBuffer), exited: make(chan struct{})}
+	n.cmd = exec.Command(os.Getenv(brokerVariable), append([]string{"serve"}, args...)...)
 	n.cmd.Stdout, n.cmd.Stderr = n.log, n.log
 	if err := n.cmd.Start(); err != nil {
 		t.Fatalf("start the broker: %v", err)
 	}
 	go func() { n.err = n.cmd.Wait(); close(n.exited) }()
 	t.Cleanup(n.kill)
+	return n
+}
+
+// awaitListeners waits until the listeners of n are up, which its ports file tells.
+func (n *node) awaitListeners(ports string) {
+	n.t.Helper()
 	var listeners map[string]string
 	err := eventually(startMax, func() (bool, error) {
 		select {
@@ -100,14 +117,10 @@ func startNode(t *testing.T, args ...string) *node {
 		return true, json.Unmarshal(b, &listeners)
 	})
 	if err != nil {
-		t.Fatalf("the broker did not come up: %v\n%s", err, n.log)
+		n.t.Fatalf("the broker did not come up: %v\n%s", err, n.log)
 	}
 	n.sqs, n.stomp, n.ws, n.admin = listeners["sqs"], listeners["stomp"], listeners["stomp_ws"], listeners["admin"]
 	n.mqtt, n.mqttWS = listeners["mqtt"], listeners["mqtt_ws"]
-	if n.sqs == "" || n.stomp == "" || n.ws == "" || n.mqtt == "" || n.mqttWS == "" || n.admin == "" {
-		t.Fatalf("the ports file does not name all listeners: %v", listeners)
-	}
-	return n
 }
 
 func (n *node) url() string { return "http://" + n.sqs }
