@@ -38,6 +38,8 @@
 //     had acknowledged, or that this node has other state than it should. The
 //     member stops with [ErrDiverged].
 //   - The log is trimmed only below what all nodes have on stable storage.
+//   - A log that is given up is followed by one of the next generation, which goes on
+//     from a state ([Reseed]). Who has no state, or another, does not follow it.
 //
 // # Who may call what
 //

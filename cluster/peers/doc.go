@@ -11,6 +11,9 @@
 // the kind of the error and a text. Who may publish at these subjects may read the
 // whole state: servers that others use too must keep them from it.
 //
+// [KeepDurable] and [KeepTrimmed] run beside the member, on every node and on the
+// primary, so that the log does not grow for ever.
+//
 // [Peers] asks. What it returns is of a moment ago, and what a node says of itself
 // is not proved by anything: nothing here decides who is the primary.
 //

@@ -21,7 +21,7 @@ const (
 	fetchTries     = 4 // of one piece
 	fetchRetry     = 100 * time.Millisecond
 	checkpointWait = 5 * time.Minute // until it is made
-	sumWait        = time.Minute
+	sumWait        = 15 * time.Second
 	releaseWait    = 2 * time.Second
 	partSuffix     = ".part" // of a folder that is not whole yet
 )

@@ -373,6 +373,13 @@ func (l *liar) answer(m *nats.Msg) {
 	_ = m.RespondMsg(a)
 }
 
+// fail has one kind of request answered with an error.
+func (l *liar) fail(op, header string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.errors = map[string]string{op: header}
+}
+
 // TestFetchDoesNotBelieve fetches from a node that lies.
 func TestFetchDoesNotBelieve(t *testing.T) {
 	w := newWorld(t)
@@ -437,10 +444,10 @@ func TestFetchDoesNotBelieve(t *testing.T) {
 	try("sum: malformed", map[string]string{opSum: `{"sha256":"12"}`}, ErrMalformed)
 	try("sum: not JSON", map[string]string{opSum: `x`}, ErrMalformed)
 	for _, op := range []string{opCheckpoint, opFiles, opChunk, opSum} {
-		l.errors = map[string]string{op: "corrupt it is damaged"}
+		l.fail(op, "corrupt it is damaged")
 		try("error of "+op, nil, core.ErrCorrupt)
 	}
-	l.errors = map[string]string{opRelease: "internal no"}
+	l.fail(opRelease, "internal no")
 	try("nothing", nil, nil)
 	if b, err := os.ReadFile(filepath.Join(dir, "f")); err != nil || string(b) != "abc" {
 		t.Errorf("fetched %q, %v", b, err)

@@ -11,6 +11,7 @@ import (
 	"os"
 	"reflect"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 	_ "unsafe" // for the fast profile
@@ -204,6 +205,12 @@ func TestStatusOfAll(t *testing.T) {
 	if all, err := exact.All(patient(t)); err != nil || fmt.Sprint(names(all)) != "[n0 n1]" {
 		t.Errorf("with n0 and n1: %v, %v", names(all), err)
 	}
+	// With nobody that is expected, it does not wait for more.
+	quick := w.ask(0, AskOptions{Wait: time.Hour, Quiet: 500 * time.Millisecond})
+	ctx := patient(t)
+	if all, err := quick.All(ctx); err != nil || ctx.Err() != nil || fmt.Sprint(names(all)) != "[n0 n1]" {
+		t.Errorf("with whomever: %v, %v", names(all), err)
+	}
 	w.conns[0].Close()
 	if _, err := w.peers.All(patient(t)); err == nil {
 		t.Error("without a connection: no error")
@@ -212,9 +219,9 @@ func TestStatusOfAll(t *testing.T) {
 
 func TestHandoverByAnotherNode(t *testing.T) {
 	w := newWorld(t)
-	var to []string
+	asked := make(chan string, 10)
 	w.serve(1, Options{Handover: func(_ context.Context, node string) error {
-		to = append(to, node)
+		asked <- node
 		if node == "n9" {
 			return fmt.Errorf("hand over: %w\nnow", core.ErrNotPrimary)
 		}
@@ -239,8 +246,10 @@ func TestHandoverByAnotherNode(t *testing.T) {
 			t.Errorf("hand over from %q to %q: %v, want %v", c.node, c.to, err, c.want)
 		}
 	}
-	if fmt.Sprint(to) != "[n2  n9]" {
-		t.Errorf("handed over to %q", to)
+	for _, want := range []string{"n2", "", "n9"} {
+		if to := <-asked; to != want {
+			t.Errorf("handed over to %q, want %q", to, want)
+		}
 	}
 }
 
@@ -269,12 +278,11 @@ func TestHandlersAreBounded(t *testing.T) {
 	if _, err := w.peers.Status(patient(t), "n1"); err != nil {
 		t.Errorf("status meanwhile: %v", err)
 	}
-	close(leave)
+	leave <- struct{}{}
 	if err := <-first; !errors.Is(err, errInternal) {
 		t.Errorf("a panic is %v", err)
 	}
 	// Close ends what is under way.
-	leave = nil
 	go func() { first <- w.peers.Handover(patient(t), "n1", "") }()
 	<-entered
 	if err := s.Close(); err != nil {
@@ -338,12 +346,20 @@ func TestBadRequestsAreAnswered(t *testing.T) {
 func TestBadAnswersAreRefused(t *testing.T) {
 	w := newWorld(t)
 	w.serve(1, Options{})
-	answer := nats.NewMsg("")
-	lie := func(m *nats.Msg) {
-		a := *answer
-		a.Subject = m.Reply
-		_ = m.RespondMsg(&a)
+	var data, header atomic.Value
+	say := func(d, h string) {
+		data.Store(d)
+		header.Store(h)
 	}
+	lie := func(m *nats.Msg) {
+		a := nats.NewMsg(m.Reply)
+		a.Data = []byte(data.Load().(string))
+		if h := header.Load().(string); h != "" {
+			a.Header.Set(headerError, h)
+		}
+		_ = m.RespondMsg(a)
+	}
+	say("", "")
 	for _, subject := range []string{"lease.peer.test.node.n9", "lease.peer.test.all"} {
 		if _, err := w.conns[0].Subscribe(subject, lie); err != nil {
 			t.Fatal(err)
@@ -362,7 +378,7 @@ func TestBadAnswersAreRefused(t *testing.T) {
 		`{"node":"n9","role":"standby","held":-1}`, `{"node":"n9","role":"standby","time_ms":-1}`,
 		with(`"x":"` + strings.Repeat("y", statusBytesMax) + `"`), strings.Repeat("[", 20000),
 	} {
-		answer.Data = []byte(data)
+		say(data, "")
 		if _, err := w.peers.Status(patient(t), "n9"); !errors.Is(err, ErrMalformed) {
 			t.Errorf("status %.60q: %v", data, err)
 		}
@@ -371,26 +387,24 @@ func TestBadAnswersAreRefused(t *testing.T) {
 			t.Errorf("all, with %.60q: %v, %v", data, names(all), err)
 		}
 	}
-	answer.Data = []byte(`{"node":"n8","role":"standby"}`)
+	say(`{"node":"n8","role":"standby"}`, "")
 	if _, err := w.peers.Status(patient(t), "n9"); !errors.Is(err, ErrMalformed) {
 		t.Errorf("status in another name: %v", err)
 	}
-	answer.Data = []byte(with(`"later":{"a":[1]}`))
+	say(with(`"later":{"a":[1]}`), "")
 	if _, err := w.peers.Status(patient(t), "n9"); err != nil {
 		t.Errorf("a field of a later version: %v", err)
 	}
 	for header, want := range map[string]error{"busy x": ErrBusy, "surprise x": errInternal, "": ErrMalformed, "busy \x1b[0m": ErrMalformed} {
-		answer.Header.Set(headerError, header)
-		answer.Data = nil
+		say("", header)
 		if _, err := w.peers.Status(patient(t), "n9"); !errors.Is(err, want) {
 			t.Errorf("error %q: %v, want %v", header, err, want)
 		}
 	}
-	answer.Header = nats.Header{}
 	for _, data := range []string{
 		"{}", "garbage", `{"at":{"hash":"` + strings.Repeat("0", 32) + `"},"sum":"12"}`, `{"at":{"hash":"1"},"sum":"` + strings.Repeat("0", 64) + `"}`,
 	} {
-		answer.Data = []byte(data)
+		say(data, "")
 		if _, err := w.peers.Digest(patient(t), "n9", 0, 0); !errors.Is(err, ErrMalformed) {
 			t.Errorf("digest %q: %v", data, err)
 		}

@@ -117,6 +117,7 @@ func TestReplaceTakesTheNewest(t *testing.T) {
 	dir := filepath.Join(parent, "store")
 	folder(t, dir, "old")
 	folder(t, dir+nextSuffix, "decided before")
+	folder(t, dir+oldSuffix, "older")
 	folder(t, filepath.Join(parent, "fetched"), "new")
 	if err := Replace(dir, filepath.Join(parent, "fetched")); err != nil {
 		t.Fatal(err)

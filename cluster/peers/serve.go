@@ -163,17 +163,14 @@ func (s *Server) take(all bool) nats.MsgHandler {
 		case opHandover:
 			slots = s.handovers
 		}
-		if !s.begin(slots, func() {
-			data, err := s.handle(r)
-			s.answer(m, data, err)
-		}) {
+		if !s.begin(slots, m, r) {
 			s.answer(m, nil, ErrBusy)
 		}
 	}
 }
 
-// begin runs do in a goroutine of its own if there is room in slots.
-func (s *Server) begin(slots chan struct{}, do func()) bool {
+// begin runs a request in a goroutine of its own if there is room in slots.
+func (s *Server) begin(slots chan struct{}, m *nats.Msg, r *request) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -185,8 +182,9 @@ func (s *Server) begin(slots chan struct{}, do func()) bool {
 		return false
 	}
 	s.running.Go(func() {
-		defer func() { <-slots }()
-		do()
+		data, err := s.handle(r)
+		<-slots // who has the answer may ask again
+		s.answer(m, data, err)
 	})
 	return true
 }
