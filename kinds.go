@@ -88,6 +88,7 @@ func openSQS(h Host) (Frontend, error) {
 		AccessKeys:          accessKeys(c),
 		SigningRegion:       c.SigningRegion,
 		RefuseSessionTokens: c.SessionTokens == "refuse",
+		EncodePayloads:      c.MQTTPayload == "base64",
 	})
 	if err != nil {
 		return Frontend{}, err

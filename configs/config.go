@@ -82,6 +82,8 @@ type SQS struct {
 	AccessKeys    []AccessKey `yaml:"access_keys" doc:"Access keys that requests must be signed with: id, and secret or secret_file. Empty: anyone may do anything, signed or not."`
 	SessionTokens string      `yaml:"session_tokens" oneof:"accept|refuse" doc:"What to do with a session token that is sent beside an access key: ignore it, or refuse the request."`
 	SigningRegion string      `yaml:"signing_region" doc:"Region that requests must be signed for. Empty: any."`
+
+	MQTTPayload string `yaml:"mqtt_payload" oneof:"auto|base64" doc:"How the payload of a message from MQTT is shown: as it is if it is text and else in base64, or always in base64."`
 }
 
 // STOMP configures the STOMP frontend.
@@ -182,6 +184,7 @@ func Default() Config {
 			Limits:  "strict",
 
 			SessionTokens: "accept",
+			MQTTPayload:   "auto",
 		},
 		STOMP: STOMP{
 			Listen:         ":61613",

@@ -27,10 +27,12 @@ const (
 )
 
 // shownBody returns the body of d as SQS can show it, and whether that is base64:
-// it came by another protocol and is no text. An empty one from a device counts as
-// none, so that it is told from a body that got lost.
-func shownBody(d *core.Delivery) (body []byte, encoded bool) {
-	if validText(d.Body) && (len(d.Body) > 0 || d.Origin != core.OriginMQTT) {
+// it came by another protocol and is no text, or from a device and all of those are
+// to be shown so. An empty one from a device counts as no text, so that it is told
+// from a body that got lost.
+func (s *Server) shownBody(d *core.Delivery) (body []byte, encoded bool) {
+	device := d.Origin == core.OriginMQTT
+	if validText(d.Body) && !(device && (s.options.EncodePayloads || len(d.Body) == 0)) {
 		return d.Body, false
 	}
 	return base64.StdEncoding.AppendEncode(nil, d.Body), true

@@ -43,6 +43,10 @@ type Options struct {
 	// nil: the defaults, with content-based deduplication for FIFO.
 	NewQueue func(name string) core.QueueConfig
 
+	// EncodePayloads shows every payload of MQTT in base64, not those alone that are
+	// no text: consumers need not look at mqtt.encoding.
+	EncodePayloads bool
+
 	MaxConnections int // a listener; 16,384: 10,000 long polls and who sends to them
 	MaxPerAddress  int // connections from one IP address; no limit
 

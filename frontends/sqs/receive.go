@@ -162,7 +162,7 @@ func (c *call) systemNames() (wanted systemName, err error) {
 // writeMessage writes one received message.
 func (c *call) writeMessage(d *core.Delivery, wanted systemName, isFIFO bool) {
 	a := &c.answer
-	body, encoded := shownBody(d)
+	body, encoded := c.server.shownBody(d)
 	c.attributes = c.attributes[:0]
 	if len(c.params.messageNames) > 0 || wanted&nameTraceHeader != 0 {
 		c.loadAttributes(d, encoded)

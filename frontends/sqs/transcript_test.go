@@ -241,6 +241,8 @@ func (w *world) setOption(t *testing.T, a datadriven.CmdArg) {
 		w.options.RelaxedLimits = true
 	case "strict":
 		w.options.RelaxedLimits = false
+	case "encode-payloads":
+		w.options.EncodePayloads = true
 	case "auto-create":
 		w.options.AutoCreate = true
 	case "url-base":
