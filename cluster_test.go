@@ -30,6 +30,9 @@ type clusterOf struct {
 	gossip []string
 	log    []string
 	nodes  []*broker.Node
+	asks   int // whom await asks
+	// Where the log is, if not in the nodes.
+	nats, natsUser, natsSystem string
 }
 
 // freeAddresses returns addresses of loopback that nothing listens at, for TCP and
@@ -55,7 +58,7 @@ func freeAddresses(t *testing.T, n int) []string {
 
 func startCluster(t *testing.T) *clusterOf {
 	t.Helper()
-	c := &clusterOf{t: t, dir: t.TempDir(), gossip: freeAddresses(t, 3), log: freeAddresses(t, 3), nodes: make([]*broker.Node, 3)}
+	c := &clusterOf{asks: 2, t: t, dir: t.TempDir(), gossip: freeAddresses(t, 3), log: freeAddresses(t, 3), nodes: make([]*broker.Node, 3)}
 	for i := range c.nodes {
 		c.start(i)
 	}
@@ -74,6 +77,7 @@ func (c *clusterOf) start(i int) {
 		broker.Edit(func(s *configs.Config) {
 			s.Cluster.Node, s.Cluster.Witness = name, i == 2
 			s.Cluster.Listen, s.Cluster.GossipListen, s.Cluster.Join = c.log[i], c.gossip[i], c.gossip
+			s.Cluster.NATS, s.Cluster.NATSUserFile, s.Cluster.NATSSystemUserFile = c.nats, c.natsUser, c.natsSystem
 			s.Cluster.LogSize, s.Cluster.TrimAfter = configs.LogSizeMin, configs.TrimAfterMin
 		}))
 	if err != nil {
@@ -184,16 +188,16 @@ func TestClusterHandsOver(t *testing.T) {
 	}
 }
 
-// await waits until the witness says so of the cluster.
+// await waits until a node says so of the cluster.
 func (c *clusterOf) await(what string, is func(admin.ClusterStatus) bool) {
 	c.t.Helper()
 	var st admin.ClusterStatus
 	for range 300 {
-		_, body := get(c.t, "http://"+c.nodes[2].Addr("admin")+"/api/v1/cluster")
+		_, body := get(c.t, "http://"+c.nodes[c.asks].Addr("admin")+"/api/v1/cluster")
 		if err := json.Unmarshal([]byte(body), &st); err != nil {
 			c.t.Fatal(err)
 		}
-		if len(st.Nodes) == 3 && is(st) {
+		if len(st.Nodes) == len(c.nodes) && is(st) {
 			return
 		}
 		time.Sleep(100 * time.Millisecond)
