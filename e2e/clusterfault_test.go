@@ -22,10 +22,10 @@ func TestClusterSurvivesTheKillOfItsPrimary(t *testing.T) {
 		primary, _ := f.awaitPrimary("")
 		primary.kill()
 		f.did("killed the primary, " + primary.name)
-		next, _ := f.awaitPrimary(primary.name)
+		f.awaitPrimary(primary.name)
 		l.more(loadStep)
 		primary.start()
-		f.awaitStandby(next, primary)
+		f.awaitBoth()
 	}
 	l.finish()
 	f.wantEqual(f.a)
@@ -59,11 +59,11 @@ func TestClusterSurvivesAPauseOfItsPrimary(t *testing.T) {
 	primary.freeze()
 	f.did("froze the primary, " + primary.name)
 	time.Sleep(3 * clusterLease)
-	next, _ := f.awaitPrimary(primary.name)
+	f.awaitPrimary(primary.name)
 	primary.thaw()
 	f.did("thawed " + primary.name)
 	l.more(loadStep)
-	f.awaitStandby(next, primary)
+	f.awaitBoth()
 	l.finish()
 	f.wantEqual(f.a)
 }
@@ -80,14 +80,14 @@ func TestClusterSurvivesTheKillOfItsStandby(t *testing.T) {
 	f.did("killed the standby, " + standby.name)
 	l.more(loadStep)
 	standby.start()
-	f.awaitStandby(primary, standby)
+	f.awaitBoth()
 	l.more(loadStep)
 	primary.kill()
 	f.did("killed the primary, " + primary.name)
 	f.awaitPrimary(primary.name)
 	l.more(loadStep)
 	primary.start()
-	f.awaitStandby(standby, primary)
+	f.awaitBoth()
 	l.finish()
 	f.wantEqual(f.a)
 }
@@ -105,8 +105,7 @@ func TestClusterIsRestartedNodeByNode(t *testing.T) {
 		m.start()
 		f.did("restarted " + m.name)
 		if m != f.w {
-			primary, _ := f.awaitPrimary(m.name)
-			f.awaitStandby(primary, m)
+			f.awaitBoth()
 		}
 	}
 	l.more(loadStep)
@@ -127,7 +126,7 @@ func TestAStandbyServesItsClients(t *testing.T) {
 	f.awaitPrimary(primary.name)
 	l.more(loadStep)
 	primary.start()
-	f.awaitStandby(standby, primary)
+	f.awaitBoth()
 	l.finish()
 	f.wantEqual(standby)
 }
@@ -150,9 +149,8 @@ func TestClusterSurvivesFaultsByChance(t *testing.T) {
 		m := f.members()[r.IntN(3)]
 		time.Sleep(time.Duration(r.Int64N(int64(time.Second))))
 		f.fault(m, r)
-		primary, standby := f.awaitPrimary("")
 		l.more(loadStep)
-		f.awaitStandby(primary, standby)
+		f.awaitBoth()
 	}
 	l.finish()
 	f.wantEqual(f.a)

@@ -306,30 +306,31 @@ func (f *fleet) awaitPrimary(not string) (primary, standby *member) {
 	return primary, standby
 }
 
-// awaitStandby waits until the primary sees m follow it.
-func (f *fleet) awaitStandby(primary, m *member) {
+// awaitBoth waits until one broker is the primary, whichever, and sees the other one
+// follow.
+func (f *fleet) awaitBoth() {
 	f.t.Helper()
 	var last memberStatus
 	err := eventually(clusterMax, func() (bool, error) {
-		if own, err := f.status(m); err != nil || own.Role != "standby" {
-			return false, nil
-		}
-		var err error
-		if last, err = f.status(primary); err != nil {
-			return false, nil
-		}
-		for _, n := range last.Nodes {
-			if n.Node == m.name && n.Reachable && n.Role == "standby" && n.Applied > 0 {
-				return true, nil
+		time.Sleep(watchPause)
+		for _, m := range []*member{f.a, f.b} {
+			s, err := f.status(m)
+			if err != nil || s.Role != "primary" {
+				continue
+			}
+			last = s
+			for _, n := range s.Nodes {
+				if n.Node != m.name && n.Role == "standby" && n.Reachable && n.Applied > 0 {
+					f.did(m.name + " is the primary, " + n.Node + " follows")
+					return true, nil
+				}
 			}
 		}
-		time.Sleep(watchPause)
 		return false, nil
 	})
 	if err != nil {
-		f.t.Fatalf("node %s does not follow: %v\nlast: %+v", m.name, err, last)
+		f.t.Fatalf("no primary that is followed: %v\nlast: %+v", err, last)
 	}
-	f.did(m.name + " follows")
 }
 
 // logLeader returns the node that orders the records of the log.
