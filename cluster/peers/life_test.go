@@ -100,7 +100,11 @@ func (b *broker) lead(ctx context.Context, l *cluster.Lease) error {
 	defer working.Wait()
 	working.Go(func() {
 		err := KeepTrimmed(ctx, TrimOptions{
-			Peers: b.w.ask(b.i, AskOptions{}), Node: b.name(), Generation: b.log.Generation(), Trim: b.member.Trim, Usage: b.log.Usage,
+			Peers: b.w.ask(b.i, AskOptions{}), Node: b.name(), Generation: b.log.Generation(), Trim: b.member.Trim,
+			Usage: func(ctx context.Context) (used, most uint64, err error) {
+				s, err := b.log.State(ctx)
+				return uint64(s.Bytes), uint64(s.MaxBytes), err
+			},
 			Every: 100 * time.Millisecond, Forget: 2 * time.Second, Logger: quiet(),
 			Nodes: func() []string { return []string{"n0", "n1"} },
 		})

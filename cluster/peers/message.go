@@ -138,16 +138,21 @@ func encodeError(err error) string {
 			break
 		}
 	}
-	text := strings.Map(func(r rune) rune {
+	return kind + " " + printable(err.Error(), errorBytesMax)
+}
+
+// printable makes of s what isText takes.
+func printable(s string, most int) string {
+	s = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
 			return ' '
 		}
 		return r
-	}, strings.ToValidUTF8(err.Error(), "?"))
-	if len(text) > errorBytesMax {
-		text = strings.ToValidUTF8(text[:errorBytesMax], "")
+	}, strings.ToValidUTF8(s, "?"))
+	if len(s) > most {
+		s = strings.ToValidUTF8(s[:most], "")
 	}
-	return kind + " " + text
+	return s
 }
 
 // remoteError is the error of another node.

@@ -414,7 +414,7 @@ func TestBadAnswersAreRefused(t *testing.T) {
 // TestOwnStatusIsChecked sends nothing that others would refuse.
 func TestOwnStatusIsChecked(t *testing.T) {
 	w := newWorld(t)
-	for i, s := range []Status{{}, {Role: RoleStandby, Hash: "12"}, {Role: RoleStandby, Degraded: strings.Repeat("x", 2000)}} {
+	for i, s := range []Status{{}, {Role: RoleStandby, Hash: "12"}, {Role: RoleStandby, Relay: "nowhere"}} {
 		server := w.serve(1, Options{Status: func() Status { return s }})
 		if _, err := w.peers.Status(patient(t), "n1"); !errors.Is(err, errInternal) {
 			t.Errorf("status %d: %v", i, err)
@@ -422,6 +422,16 @@ func TestOwnStatusIsChecked(t *testing.T) {
 		if err := server.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+	text := w.serve(1, Options{Status: func() Status {
+		return Status{Role: RoleStandby, Degraded: "disk\n\xff\x1b[31m" + strings.Repeat("é", degradedBytesMax)}
+	}})
+	got, err := w.peers.Status(patient(t), "n1")
+	if err != nil || !strings.HasPrefix(got.Degraded, "disk ? [31mé") || len(got.Degraded) < degradedBytesMax-4 {
+		t.Errorf("a text that cannot be printed: %.30q, %v", got.Degraded, err)
+	}
+	if err := text.Close(); err != nil {
+		t.Error(err)
 	}
 	panics := w.serve(2, Options{Status: func() Status { panic("a bug") }})
 	if _, err := w.peers.Status(patient(t), "n2"); !errors.Is(err, errInternal) {

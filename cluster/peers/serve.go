@@ -239,6 +239,8 @@ func (s *Server) handle(r *request) (data []byte, err error) {
 func (s *Server) status() ([]byte, error) {
 	st := s.o.Status()
 	st.Node, st.Held = s.o.Node, s.shelf.held()
+	// Whatever is wrong with the node, the others must hear that it is.
+	st.Version, st.Degraded = printable(st.Version, versionBytesMax), printable(st.Degraded, degradedBytesMax)
 	if err := st.check(); err != nil {
 		return nil, fmt.Errorf("status of this node: %w", err)
 	}
