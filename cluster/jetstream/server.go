@@ -184,7 +184,7 @@ func (s serverLog) Fatalf(format string, v ...any) { s.write(slog.LevelError, fo
 func (s serverLog) Errorf(format string, v ...any) {
 	level := slog.LevelError
 	if strings.HasPrefix(format, "Error trying to connect to route") {
-		level = slog.LevelInfo
+		level = slog.LevelDebug // of which there are several a second
 	}
 	s.write(level, format, v)
 }
