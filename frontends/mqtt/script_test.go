@@ -35,7 +35,7 @@ func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)
 //	a> HEX 10 0c     bytes as they are
 //	a< PACKET        the next packet that a has got, as format shows it; $x in it is
 //	                 any word, and the same everywhere in the script. A PUBLISH may
-//	                 come before or after a PUBACK or PUBREC
+//	                 come before or after a PUBACK, PUBREC or PUBCOMP
 //	a<? PACKET       the same of any that a has got
 //	a< closed        the connection has been closed
 //	a< nothing       no more has come
@@ -401,7 +401,7 @@ func (w *world) expect(who, want string) error {
 func (p *scriptPeer) next(want string) int {
 	delivery := func(packet string) bool { return strings.HasPrefix(packet, "PUBLISH ") }
 	answer := func(packet string) bool {
-		return strings.HasPrefix(packet, "PUBACK ") || strings.HasPrefix(packet, "PUBREC ")
+		return strings.HasPrefix(packet, "PUBACK ") || strings.HasPrefix(packet, "PUBREC ") || strings.HasPrefix(packet, "PUBCOMP ")
 	}
 	for i, got := range p.got {
 		if !(delivery(got) && answer(want) || answer(got) && delivery(want)) {
