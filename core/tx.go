@@ -158,13 +158,14 @@ type partList struct {
 	index  map[*queue]int
 	copied int    // bytes of the copies
 	retain []*fan // publishes that are to be retained
+	bytes  int    // of all messages
 }
 
 func newPartList() partList { return partList{index: make(map[*queue]int)} }
 
-// count adds to the bytes of the copies, of which there is a bound.
+// count adds to the bytes of all messages, of which there is a bound.
 func (l *partList) count(n int) error {
-	if l.copied += n; l.copied > fanBytesMax {
+	if l.bytes += n; l.bytes > fanBytesMax {
 		return ErrTooLarge
 	}
 	return nil
@@ -234,6 +235,9 @@ func (t *Tx) parts(out []Published) ([]part, []*fan, error) {
 		}
 		d := draft{counted: int64(op.msg.countedBytes()), op: sends}
 		e.draft(&d, op.msg, cfg, now, nil)
+		if err := l.count(len(d.rec)); err != nil {
+			return nil, nil, fmt.Errorf("queue %q: %w", q.name, err)
+		}
 		p.drafts = append(p.drafts, d)
 		sends++
 	}
