@@ -156,7 +156,6 @@ func (t *Tx) commit(async func([]Published, error)) ([]Published, *commit, error
 type partList struct {
 	parts  []part
 	index  map[*queue]int
-	copied int    // bytes of the copies
 	retain []*fan // publishes that are to be retained
 	bytes  int    // of all messages
 }

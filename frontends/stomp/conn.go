@@ -217,6 +217,10 @@ func (c *conn) release() {
 	c.mu.Lock()
 	abnormal := !c.clean
 	queues := c.leaveAllLocked()
+	for _, tx := range c.txs {
+		c.dropTx(tx)
+	}
+	c.txs = nil
 	var unwritten []*subscription
 	var consumers []*core.Consumer
 	batches := make(map[*subscription][]core.Settlement)

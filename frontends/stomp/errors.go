@@ -58,6 +58,8 @@ func coreFault(err error, destination string) *fault {
 		message, detail = "Missing header", "the queue publishes to a topic, and a header that names it or says how is absent or not valid"
 	case errors.Is(err, core.ErrTooManyBindings):
 		message, detail = "Too many subscriptions", "the queue is bound to too many filters"
+	case errors.Is(err, core.ErrOverLimit):
+		message, detail = "Too many selectors", "the queue has consumers with too many selectors that differ"
 	case errors.Is(err, core.ErrInvalidArgument):
 		message, detail = "Invalid header", "a header has a value that is out of bounds"
 	case errors.Is(err, core.ErrReceiptExpired), errors.Is(err, core.ErrNoMessage), errors.Is(err, core.ErrNotInFlight), errors.Is(err, core.ErrBadReceipt):

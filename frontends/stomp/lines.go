@@ -67,8 +67,8 @@ func (l *lines) add(s *subscription) (changed []*subscription, on bool) {
 	return nil, true
 }
 
-// leave tells whether others may go on now.
-func (l *lines) leave(s *subscription) (wake bool) {
+// leave returns who may go on now.
+func (l *lines) leave(s *subscription) (wake []*subscription) {
 	l.sticking.Lock()
 	defer l.sticking.Unlock()
 	wake, changed := l.remove(s)
@@ -77,16 +77,16 @@ func (l *lines) leave(s *subscription) (wake bool) {
 }
 
 // remove returns besides who may have groups again.
-func (l *lines) remove(s *subscription) (wake bool, changed []*subscription) {
+func (l *lines) remove(s *subscription) (wake, changed []*subscription) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	of := l.byQueue[s.queue]
 	if of == nil {
-		return false, nil
+		return nil, nil
 	}
 	i := slices.Index(of.subs, s)
 	if i < 0 {
-		return false, nil
+		return nil, nil
 	}
 	of.subs = slices.Delete(of.subs, i, i+1)
 	if s.ranked() {
@@ -97,9 +97,12 @@ func (l *lines) remove(s *subscription) (wake bool, changed []*subscription) {
 	}
 	if len(of.subs) == 0 {
 		delete(l.byQueue, s.queue)
-		return false, nil
+		return nil, nil
 	}
-	return s.ranked() || of.ranked > 0, changed
+	if s.ranked() || of.ranked > 0 {
+		wake = slices.Clone(of.subs)
+	}
+	return wake, changed
 }
 
 // admits tells whether s may receive: a queue with exclusive consumers is for the
@@ -129,38 +132,32 @@ func (l *lines) admits(s *subscription) bool {
 }
 
 // yield lets others look whether it is their turn: s can take nothing more.
-func (l *lines) yield(srv *Server, s *subscription) {
+func (l *lines) yield(s *subscription) {
 	if l.ranked.Load() == 0 {
 		return
 	}
+	var wake []*subscription
 	l.mu.Lock()
-	of := l.byQueue[s.queue]
-	wake := of != nil && of.ranked > 0
-	l.mu.Unlock()
-	if wake {
-		srv.wakeAll()
+	if of := l.byQueue[s.queue]; of != nil && of.ranked > 0 {
+		wake = slices.Clone(of.subs)
 	}
+	l.mu.Unlock()
+	lookAgain(wake)
 }
 
 // left takes subscriptions that have ended out of their lines.
 func (s *Server) left(subs []*subscription) {
-	wake := false
 	for _, sub := range subs {
-		wake = s.lines.leave(sub) || wake
-	}
-	if wake {
-		s.wakeAll()
+		lookAgain(s.lines.leave(sub))
 	}
 }
 
-// wakeAll lets all subscriptions look again whether they may receive.
-func (s *Server) wakeAll() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for c := range s.conns {
-		c.mu.Lock()
-		c.wakePumpsLocked()
-		c.mu.Unlock()
+// lookAgain has subscriptions look whether they may receive now.
+func lookAgain(subs []*subscription) {
+	for _, s := range subs {
+		s.conn.mu.Lock()
+		s.ready.Broadcast()
+		s.conn.mu.Unlock()
 	}
 }
 

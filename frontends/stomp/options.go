@@ -43,6 +43,9 @@ type Options struct {
 	TopicMessages int
 	TopicBytes    int64
 	CloseSlow     bool
+	// TransactionBytes bounds the messages of all open transactions of all
+	// connections; 256 MiB.
+	TransactionBytes int64
 	// NackToDeadLetter makes a NACK without the header requeue reject the message
 	// for good, as ActiveMQ does. Otherwise it is delivered again, by the policy
 	// of its queue.
@@ -71,6 +74,8 @@ const (
 	defaultHold           = 30 * time.Minute
 	defaultPrefetch       = 1000
 	defaultPrefetchBytes  = 4 << 20
+
+	defaultTransactionBytes = 256 << 20
 )
 
 // withDefaults returns o with its zero fields set, or what is wrong with it.
@@ -90,6 +95,7 @@ func (o Options) withDefaults() (Options, error) {
 	orDefault(&o.PrefetchBytes, defaultPrefetchBytes)
 	orDefault(&o.TopicMessages, core.MemoryMessagesDefault)
 	orDefault(&o.TopicBytes, core.MemoryBytesDefault)
+	orDefault(&o.TransactionBytes, defaultTransactionBytes)
 	orDefault(&o.Logger, slog.Default())
 	switch {
 	case o.BodyBytesMax < 1024 || o.BodyBytesMax > core.BodyBytesMax:

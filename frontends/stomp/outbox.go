@@ -114,6 +114,7 @@ func (c *conn) write(b []byte) error {
 // delivered in auto mode is done with now.
 func (c *conn) took(buf []byte, err error) {
 	c.mu.Lock()
+	wasFull := c.out.pending() >= outHigh
 	if err != nil {
 		c.out.broken = true
 		c.out.buf = nil
@@ -124,7 +125,9 @@ func (c *conn) took(buf []byte, err error) {
 		}
 	}
 	done := c.writtenLocked()
-	c.wakePumpsLocked()
+	if wasFull || err != nil {
+		c.wakePumpsLocked() // else nobody waits for room
+	}
 	c.mu.Unlock()
 	if err != nil {
 		c.hangUp(err)

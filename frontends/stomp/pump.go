@@ -70,7 +70,7 @@ func (s *subscription) pump() {
 			c.end(fail("Queue was deleted", "Subscription '%.200s' has no queue any more.", s.id))
 			return
 		default:
-			if !errors.Is(err, core.ErrStopped) {
+			if !errors.Is(err, core.ErrStopped) && !errors.Is(err, core.ErrOverLimit) {
 				c.server.complain("receive", err)
 			}
 			c.end(coreFault(err, ""))
@@ -174,7 +174,7 @@ func (s *subscription) deliver(got []core.Delivery) {
 	c.mu.Unlock()
 	s.closeGroups(got)
 	if full && !s.busy.Swap(true) {
-		c.server.lines.yield(c.server, s)
+		c.server.lines.yield(s)
 	}
 }
 
@@ -308,15 +308,15 @@ func (c *conn) endHolder(now int64) {
 	c.forgetLocked()
 }
 
-// holdsTooLongLocked looks at the oldest message that the client has not said
-// anything about.
+// holdsTooLongLocked looks at the oldest message that is not settled. What is
+// acknowledged in a transaction is not, until that is committed.
 func (s *subscription) holdsTooLongLocked(now int64) (late bool) {
 	if s.hold == 0 || s.mode == ackAuto {
 		return false
 	}
 	s.ledger.each(func(d *delivery) bool {
-		late = d.state == deliveryOpen && now-d.at > s.hold
-		return d.state == deliveryReserved
+		late = now-d.at > s.hold
+		return false
 	})
 	return late
 }

@@ -29,7 +29,7 @@ func (c *conn) send(f *frame.Frame) *fault {
 	if tx := f.Get("transaction"); tx != "" {
 		return c.sendLater(f, tx, o)
 	}
-	n := c.owe(answer{receipt: f.Get("receipt"), size: len(f.Body)})
+	n := c.owe(answer{receipt: f.Get("receipt"), size: len(f.Body) * max(1, len(d.parts))})
 	done := func(err error) {
 		if err == nil || d.kind == toReply && isNobody(err) {
 			c.settleAnswer(n, nil)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/leasemq/broker/core"
@@ -35,6 +36,7 @@ type Server struct {
 	lines    lines
 	counters counters
 	refusals *frontends.Refusals
+	inTxs    atomic.Int64 // bytes of messages in open transactions
 }
 
 // New returns the frontend of engine.

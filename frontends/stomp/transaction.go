@@ -52,8 +52,10 @@ func (c *conn) transact(f *frame.Frame) *fault {
 		return noTransaction(name)
 	}
 	if f.Command == frame.Commit {
+		defer c.dropTx(tx)
 		return c.commit(f, tx)
 	}
+	c.dropTx(tx)
 	c.mu.Lock()
 	left := tx.abortLocked(c.server.now())
 	c.mu.Unlock()
@@ -63,6 +65,9 @@ func (c *conn) transact(f *frame.Frame) *fault {
 	c.receiptNow(f)
 	return nil
 }
+
+// dropTx gives up the room of a transaction that has ended.
+func (c *conn) dropTx(tx *transaction) { c.server.inTxs.Add(-int64(tx.bytes)) }
 
 func (c *conn) begin(f *frame.Frame, name string) *fault {
 	c.mu.Lock()
@@ -94,6 +99,10 @@ func (c *conn) sendLater(f *frame.Frame, name string, o outgoing) *fault {
 		return noTransaction(name)
 	}
 	bad := c.txRoomLocked(len(parts), size)
+	if most := c.server.options.TransactionBytes; bad == nil && c.server.inTxs.Add(int64(size)) > most {
+		c.server.inTxs.Add(-int64(size))
+		bad = fail("Too many transactions", "All open transactions of all connections come to %d bytes at most.", most)
+	}
 	if bad == nil {
 		tx.sends = append(tx.sends, parts...)
 		tx.bytes += size
