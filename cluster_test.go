@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -258,19 +259,24 @@ func TestReseedGoesOnWithTheState(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer res.Body.Close()
+		if b, err := io.ReadAll(res.Body); err != nil || len(b) > 0 {
+			t.Logf("reseed of node %d: %s %v", i, b, err)
+		}
 		return res.StatusCode
 	}
 	if got := status(0, "b"); got != http.StatusBadRequest {
 		t.Errorf("a node is reseeded in the name of another: %d", got)
 	}
+	// What the servers of the log did not answer in time is asked again.
 	kept := 0
-	if got := status(0, "a"); got != http.StatusNoContent {
-		if kept, got = 1, status(1, "b"); got != http.StatusNoContent {
-			t.Fatalf("no node goes on: %d", got)
+	for tries := 0; status(kept, string(rune('a'+kept))) != http.StatusNoContent; tries++ {
+		if kept = 1 - kept; tries == 20 {
+			t.Fatal("no node goes on")
 		}
+		time.Sleep(500 * time.Millisecond)
 	}
 	c.await("a standby of the new log", func(st admin.ClusterStatus) bool {
-		return st.Nodes[kept].Role == "primary" && st.Nodes[1-kept].Role == "standby" && st.Generation == 2
+		return st.Nodes[kept].Role == "primary" && st.Nodes[1-kept].Role == "standby" && st.Generation >= 2
 	})
 	c.stop(kept)
 	c.receives(1-kept, "one")
