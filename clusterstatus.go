@@ -57,7 +57,7 @@ func (m *clusterNode) role() peers.Role {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
-	case m.leads.Load() != 0:
+	case m.leads.Load() != 0 && m.member != nil && m.member.LeaseCovers():
 		return peers.RolePrimary
 	case m.config.Witness && m.replica != nil:
 		return peers.RoleWitness
@@ -206,6 +206,9 @@ func (a clusterAdmin) Status(ctx context.Context) (admin.ClusterStatus, error) {
 		if s.Role == peers.RolePrimary && uint64(s.Epoch) >= st.Epoch {
 			st.Primary, st.Epoch, first = s.Node, uint64(s.Epoch), s.Applied
 		}
+	}
+	if own.Role == peers.RolePrimary && st.Primary != own.Node && st.Primary != "" {
+		st.Role = string(peers.RoleStandby) // it was, when this began
 	}
 	for _, n := range byName {
 		if n.Role != string(peers.RoleWitness) && n.Reachable && n.Applied < first {

@@ -59,7 +59,7 @@ func runsOf(n int) int {
 		}
 	}
 	if raceEnabled {
-		n /= 10
+		n /= 20
 	}
 	return max(n, 1)
 }

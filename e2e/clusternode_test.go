@@ -179,12 +179,18 @@ func startFleet(t *testing.T, args ...string) *fleet {
 
 func (f *fleet) members() []*member { return []*member{f.a, f.b, f.w} }
 
+// portsTaken has the ports that a test of this process has been given.
+var portsTaken sync.Map
+
 // freePorts returns ports that are free on loopback for TCP and UDP, below those
 // that the system gives to whoever asks for any: a node finds its own again.
 func freePorts(t *testing.T, r *rand.Rand, n int) (ports []string) {
 	t.Helper()
 	for range 100 * n {
 		port := strconv.Itoa(10000 + r.IntN(20000))
+		if _, taken := portsTaken.LoadOrStore(port, true); taken {
+			continue // by a node that is down just now
+		}
 		ln, err := net.Listen("tcp", "127.0.0.1:"+port)
 		if err != nil {
 			continue

@@ -1,5 +1,7 @@
 package mqtt
 
+import "sync"
+
 // crewIdleMax is how many goroutines of a crew wait for work at most.
 const crewIdleMax = 64
 
@@ -8,13 +10,33 @@ const crewIdleMax = 64
 // next needs no new one, whose stack would have to grow first.
 type crew struct {
 	tasks chan task
-	idle  chan struct{} // a token for each that waits, or is about to
+
+	mu   sync.Mutex
+	idle int           // that wait, or are about to
+	stop chan struct{} // closed by end; nil: none may wait
 }
 
 type task interface{ do() }
 
-func newCrew() *crew {
-	return &crew{tasks: make(chan task), idle: make(chan struct{}, crewIdleMax)}
+func newCrew() *crew { return &crew{tasks: make(chan task)} }
+
+// begin lets goroutines wait for work, until end.
+func (c *crew) begin() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stop == nil {
+		c.stop = make(chan struct{})
+	}
+}
+
+// end lets go those that wait. Those that are at work wait for no more.
+func (c *crew) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stop != nil {
+		close(c.stop)
+		c.stop = nil
+	}
 }
 
 // do has t done without waiting for it.
@@ -29,25 +51,26 @@ func (c *crew) do(t task) {
 func (c *crew) work(t task) {
 	for t != nil {
 		t.do()
-		select {
-		case c.idle <- struct{}{}:
-		default:
-			return
-		}
-		if t = <-c.tasks; t != nil {
-			<-c.idle
-		}
+		t = c.wait()
 	}
 }
 
-// end lets those go that wait, while nothing is given to them.
-func (c *crew) end() {
-	for {
-		select {
-		case <-c.idle:
-			c.tasks <- nil
-		default:
-			return
-		}
+// wait returns the next task, nil if there is none to wait for.
+func (c *crew) wait() (t task) {
+	c.mu.Lock()
+	stop := c.stop
+	if stop == nil || c.idle == crewIdleMax {
+		c.mu.Unlock()
+		return nil
 	}
+	c.idle++
+	c.mu.Unlock()
+	select {
+	case t = <-c.tasks:
+	case <-stop:
+	}
+	c.mu.Lock()
+	c.idle--
+	c.mu.Unlock()
+	return t
 }

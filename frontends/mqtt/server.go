@@ -118,6 +118,7 @@ func (s *Server) enter() {
 	if s.serving++; s.serving > 1 {
 		return
 	}
+	s.crew.begin()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	s.stop, s.ended = cancel, ended
