@@ -26,7 +26,12 @@ func (r *rig) actions() map[string]func(*rapid.T) {
 		"declare": r.opDeclare, "configure": r.opConfigure, "purge": r.opPurge, "drop": r.opDrop,
 		"bind": r.opBind, "bind all": r.opBindAll, "unbind": r.opUnbind, "publish": r.opPublish, "publish 2": r.opPublish,
 		"tx": r.opTx, "session": r.opSession, "restart": r.opRestart,
-		"trim": func(*rapid.T) { core.Trim(r.n.engine) },
+		"trim": func(*rapid.T) {
+			core.Trim(r.n.engine)
+			for _, q := range r.queues {
+				q.cold = true // it may have left memory
+			}
+		},
 	}
 }
 
