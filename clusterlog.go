@@ -10,9 +10,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/leasemq/broker/cluster/gossip"
 	"github.com/leasemq/broker/cluster/jetstream"
-	"github.com/nats-io/nats.go"
 )
 
 // reachLog connects to the servers of the log, of which one is in this process
@@ -46,7 +47,7 @@ func (m *clusterNode) openLog(ctx context.Context) error {
 	}
 	if m.config.NATS == "" {
 		o.Server = m.config.Node
-		for _, other := range m.state.Log {
+		for _, other := range m.logMembers() {
 			if other.Witness {
 				o.Prefer = other.Node
 			}
@@ -68,11 +69,29 @@ func (m *clusterNode) openLog(ctx context.Context) error {
 }
 
 func (m *clusterNode) setGeneration(generation uint32) error {
+	return m.changeState(func(s *clusterState) {
+		s.Generation = generation
+		m.leader = leader{} // epochs of another log say nothing
+	})
+}
+
+// changeState changes what outlives the process, by edit, which has m.mu.
+func (m *clusterNode) changeState(edit func(*clusterState)) error {
+	m.saving.Lock()
+	defer m.saving.Unlock()
+	m.mu.Lock()
+	edit(&m.state)
+	s := m.state
+	s.Log = slices.Clone(s.Log)
+	m.mu.Unlock()
+	return s.save(m.dir)
+}
+
+// logMembers lists who keeps the log.
+func (m *clusterNode) logMembers() []logMember {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.state.Generation = generation
-	m.leader = leader{} // epochs of another log say nothing
-	return m.state.save(m.dir)
+	return slices.Clone(m.state.Log)
 }
 
 // startServer starts this node's server of the log, once it is known who the others
@@ -108,29 +127,26 @@ func (m *clusterNode) startServer(ctx context.Context) (conn, system *nats.Conn,
 
 // knowLogMembers waits, at the first start, until all who keep the log are there.
 func (m *clusterNode) knowLogMembers(ctx context.Context) error {
-	if len(m.state.Log) > 0 {
+	if len(m.logMembers()) > 0 {
 		return nil
 	}
-	m.log.Info("waiting for the nodes that keep the log", "nodes", logMembers, "join", strings.Join(m.config.Join, ", "))
-	found, err := m.gossip.Bootstrap(ctx, logMembers)
+	m.log.Info("waiting for the nodes that keep the log", "nodes", logMembersCount, "join", strings.Join(m.config.Join, ", "))
+	found, err := m.gossip.Bootstrap(ctx, logMembersCount)
 	if err != nil {
 		return err
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	var list []logMember
 	for _, other := range found {
-		m.state.Log = append(m.state.Log, logMember{Node: other.Node.Name, Route: other.Node.Route, Witness: !slices.Contains(other.Node.Roles, roleBroker)})
+		list = append(list, logMember{Node: other.Node.Name, Route: other.Node.Route, Witness: !slices.Contains(other.Node.Roles, roleBroker)})
 	}
-	slices.SortFunc(m.state.Log, func(a, b logMember) int { return cmp.Compare(a.Node, b.Node) })
-	return m.state.save(m.dir)
+	slices.SortFunc(list, func(a, b logMember) int { return cmp.Compare(a.Node, b.Node) })
+	return m.changeState(func(s *clusterState) { s.Log = list })
 }
 
 // routes lists where the servers of the log reach each other.
 func (m *clusterNode) routes() []string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	var routes []string
-	for _, other := range m.state.Log {
+	for _, other := range m.logMembers() {
 		routes = append(routes, other.Route)
 	}
 	return routes
@@ -175,31 +191,27 @@ func (m *clusterNode) connect(ctx context.Context) (conn, system *nats.Conn, err
 
 // learnRoutes tells the log's server of nodes that are elsewhere than before.
 func (m *clusterNode) learnRoutes(members []gossip.Member) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	changed := false
-	for i := range m.state.Log {
+	list, changed := m.logMembers(), false
+	for i := range list {
 		for _, other := range members {
-			known := &m.state.Log[i]
-			if g := other.Node; other.State == gossip.Alive && g.Name == known.Node && g.Route != "" && g.Route != known.Route {
-				known.Route, changed = g.Route, true
+			if g := other.Node; other.State == gossip.Alive && g.Name == list[i].Node && g.Route != "" && g.Route != list[i].Route {
+				list[i].Route, changed = g.Route, true
 			}
 		}
 	}
 	if !changed {
 		return
 	}
-	if err := m.state.save(m.dir); err != nil {
+	if err := m.changeState(func(s *clusterState) { s.Log = list }); err != nil {
 		m.log.Error("new addresses of nodes are not kept", "error", err)
 	}
-	if m.server == nil {
+	m.mu.Lock()
+	server := m.server
+	m.mu.Unlock()
+	if server == nil {
 		return
 	}
-	var routes []string
-	for _, other := range m.state.Log {
-		routes = append(routes, other.Route)
-	}
-	if err := m.server.SetRoutes(routes); err != nil {
+	if err := server.SetRoutes(m.routes()); err != nil {
 		m.log.Error("new addresses of nodes are not taken over", "error", err)
 	}
 }

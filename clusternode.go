@@ -26,8 +26,8 @@ import (
 	"github.com/leasemq/broker/core"
 )
 
-// logMembers is how many nodes keep the log.
-const logMembers = 3
+// logMembersCount is how many nodes keep the log.
+const logMembersCount = 3
 
 // reconnectWait is between two tries to reach what is not there yet.
 const reconnectWait = 250 * time.Millisecond
@@ -45,6 +45,7 @@ type clusterNode struct {
 	gossip    *gossip.Gossip
 	forwarder *relay.Forwarder
 
+	saving  sync.Mutex // held while state is written; taken before mu
 	mu      sync.Mutex
 	state   clusterState
 	server  *jetstream.Server // nil: the log is elsewhere, or not up yet
@@ -93,6 +94,9 @@ func (n *Node) beginCluster(ctx context.Context) (func() error, error) {
 		return nil, err
 	}
 	if err := m.listen(ctx); err != nil {
+		if m.relay != nil {
+			m.relay.close()
+		}
 		return nil, err
 	}
 	n.cluster = m
@@ -346,7 +350,7 @@ func unlessEnded(ctx context.Context, err error) error {
 // standbys, the log decides.
 func (m *clusterNode) rank() int {
 	rank := -1
-	for _, other := range m.state.Log {
+	for _, other := range m.logMembers() {
 		if !other.Witness && other.Node < m.config.Node {
 			rank++
 		}
@@ -387,6 +391,7 @@ func (m *clusterNode) serveTerm(ctx context.Context, lease *cluster.Lease) error
 	defer received.Wait()
 	defer stop()
 	if err := t.start(receiver.Listen); err != nil {
+		t.drain(true)
 		return errors.Join(err, t.close())
 	}
 	m.setLeads(lease.Epoch())
