@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -20,6 +19,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
 	"github.com/leasemq/broker"
+	"github.com/leasemq/broker/cluster/clustertest"
 	"github.com/leasemq/broker/configs"
 	"github.com/leasemq/broker/frontends/admin"
 )
@@ -36,30 +36,11 @@ type clusterOf struct {
 	nats, natsUser, natsSystem string
 }
 
-// freeAddresses returns addresses of loopback that nothing listens at, for TCP and
-// UDP.
-func freeAddresses(t *testing.T, n int) []string {
-	t.Helper()
-	var found []string
-	for len(found) < n {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer ln.Close()
-		udp, err := net.ListenPacket("udp", ln.Addr().String())
-		if err != nil {
-			continue
-		}
-		defer udp.Close()
-		found = append(found, ln.Addr().String())
-	}
-	return found
-}
-
 func startCluster(t *testing.T) *clusterOf {
 	t.Helper()
-	c := &clusterOf{asks: 2, t: t, dir: t.TempDir(), gossip: freeAddresses(t, 3), log: freeAddresses(t, 3), nodes: make([]*broker.Node, 3)}
+	c := &clusterOf{asks: 2, t: t, dir: t.TempDir(), nodes: make([]*broker.Node, 3)}
+	addr := clustertest.FreeAddresses(t, 6)
+	c.gossip, c.log = addr[:3], addr[3:]
 	for i := range c.nodes {
 		c.start(i)
 	}
@@ -292,7 +273,7 @@ func TestClusterDataIsNotTakenForAnother(t *testing.T) {
 	if err := node.Close(); err != nil {
 		t.Fatal(err)
 	}
-	addr := freeAddresses(t, 2)
+	addr := clustertest.FreeAddresses(t, 2)
 	in := func(name string) broker.Option {
 		return broker.Edit(func(s *configs.Config) {
 			s.Cluster.Node, s.Cluster.Listen, s.Cluster.GossipListen, s.Cluster.Join = name, addr[0], addr[1], addr[1:]

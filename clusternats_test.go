@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/leasemq/broker"
+	"github.com/leasemq/broker/cluster/clustertest"
 	"github.com/leasemq/broker/configs"
 	"github.com/leasemq/broker/frontends/admin"
 )
@@ -21,7 +22,8 @@ import (
 // returns the URLs of its servers.
 func startNATS(t *testing.T, synced bool) string {
 	t.Helper()
-	clients, routes := freeAddresses(t, 3), freeAddresses(t, 3)
+	addr := clustertest.FreeAddresses(t, 6)
+	clients, routes := addr[:3], addr[3:]
 	var all []*url.URL
 	for _, r := range routes {
 		all = append(all, &url.URL{Scheme: "nats-route", Host: r})
@@ -80,7 +82,7 @@ func userFile(t *testing.T, user string) string {
 // one of them stop.
 func TestClusterOnOtherServers(t *testing.T) {
 	c := &clusterOf{
-		t: t, dir: t.TempDir(), gossip: freeAddresses(t, 2), log: freeAddresses(t, 2), nodes: make([]*broker.Node, 2),
+		t: t, dir: t.TempDir(), gossip: clustertest.FreeAddresses(t, 2), log: clustertest.FreeAddresses(t, 2), nodes: make([]*broker.Node, 2),
 		nats: startNATS(t, true), natsUser: userFile(t, "broker"), natsSystem: userFile(t, "system"),
 	}
 	for i := range c.nodes {
@@ -104,7 +106,7 @@ func TestClusterOnOtherServers(t *testing.T) {
 // TestUnsyncedLogIsRefused has a broker meet servers that acknowledge what they have
 // not fsynced.
 func TestUnsyncedLogIsRefused(t *testing.T) {
-	at, urls, user, system := freeAddresses(t, 2), startNATS(t, false), userFile(t, "broker"), userFile(t, "system")
+	at, urls, user, system := clustertest.FreeAddresses(t, 2), startNATS(t, false), userFile(t, "broker"), userFile(t, "system")
 	node, err := broker.Run(context.Background(), broker.Data(t.TempDir()), broker.WithLogger(slog.New(slog.DiscardHandler)),
 		broker.Edit(func(s *configs.Config) {
 			s.Cluster.Node, s.Cluster.GossipListen, s.Cluster.Join = "a", at[0], at

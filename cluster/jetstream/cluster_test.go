@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"testing"
 	"time"
@@ -54,22 +53,8 @@ type servers struct {
 	addresses [replicas]string // for clients
 }
 
-// freePorts are addresses that nobody uses just now.
-func freePorts(t *testing.T, n int) []string {
-	var out []string
-	for range n {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer ln.Close()
-		out = append(out, ln.Addr().String())
-	}
-	return out
-}
-
 func startServers(t *testing.T, tune func(i int, o *ServerOptions)) *servers {
-	ports := freePorts(t, 2*replicas)
+	ports := clustertest.FreeAddresses(t, 2*replicas)
 	s := &servers{t: t}
 	for i := range s.options {
 		s.options[i] = ServerOptions{

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"os"
 	"reflect"
 	"strings"
@@ -20,6 +19,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"go.uber.org/goleak"
 
+	"github.com/leasemq/broker/cluster/clustertest"
 	"github.com/leasemq/broker/cluster/jetstream"
 	"github.com/leasemq/broker/core"
 )
@@ -49,24 +49,10 @@ func TestMain(m *testing.M) {
 
 func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
 
-// freePorts are addresses that nobody uses just now.
-func freePorts(t *testing.T, n int) (out []string) {
-	t.Helper()
-	for range n {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer ln.Close()
-		out = append(out, ln.Addr().String())
-	}
-	return out
-}
-
 // startServers starts three servers of one cluster in this process.
 func startServers(t *testing.T) []*jetstream.Server {
 	t.Helper()
-	ports := freePorts(t, 3)
+	ports := clustertest.FreeAddresses(t, 3)
 	var out []*jetstream.Server
 	for i := range ports {
 		s, err := jetstream.StartServer(jetstream.ServerOptions{
