@@ -199,9 +199,7 @@ func TestOutrunStandbyCopiesTheState(t *testing.T) {
 	c.await("a log that is trimmed", func(st admin.ClusterStatus) bool { return st.Log.First > 1 })
 	c.start(second)
 	c.send(second, "three")
-	c.await("a standby that has the state", func(st admin.ClusterStatus) bool {
-		return st.Nodes[second].Role == "standby" && st.Nodes[second].Applied > 0 && st.Nodes[second].Lag == 0
-	})
+	c.awaitStandby()
 	res, err := http.Post("http://"+c.nodes[2].Addr("admin")+"/api/v1/cluster/verify", "application/json", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -215,20 +213,54 @@ func TestOutrunStandbyCopiesTheState(t *testing.T) {
 	c.receives(second, "one", "two", "three")
 }
 
+// restartWithoutLog stops all nodes, removes the log, and starts them.
+func (c *clusterOf) restartWithoutLog(also ...string) {
+	c.t.Helper()
+	for i := range c.nodes {
+		c.stop(i)
+	}
+	for i := range c.nodes {
+		also = append(also, filepath.Join(string(rune('a'+i)), "log"))
+	}
+	for _, dir := range also {
+		if err := os.RemoveAll(filepath.Join(c.dir, dir)); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	for i := range c.nodes {
+		c.start(i)
+	}
+}
+
+// awaitStandby waits until one broker leads, and the other has what it has.
+func (c *clusterOf) awaitStandby() {
+	c.t.Helper()
+	c.await("a primary, and a standby that has the state", func(st admin.ClusterStatus) bool {
+		a, b := st.Nodes[0], st.Nodes[1]
+		return min(a.Applied, b.Applied) > 0 && max(a.Lag, b.Lag) == 0 &&
+			(a.Role == "primary" && b.Role == "standby" || a.Role == "standby" && b.Role == "primary")
+	})
+}
+
+// TestNoStateIsNoBeginning takes the log away, and the state of one broker: it does
+// not begin anew beside the other.
+func TestNoStateIsNoBeginning(t *testing.T) {
+	c := startCluster(t)
+	first := c.primary()
+	c.send(first, "one")
+	c.restartWithoutLog(filepath.Join(string(rune('a'+1-first)), "store"))
+	c.await("two brokers that have stopped", func(st admin.ClusterStatus) bool {
+		return strings.Contains(st.Nodes[1-first].Warning, "the log is empty, and node") && strings.Contains(st.Nodes[first].Warning, "diverged")
+	})
+}
+
 // TestReseedGoesOnWithTheState takes the log away: nobody serves until somebody says
 // whose state is to be kept.
 func TestReseedGoesOnWithTheState(t *testing.T) {
 	c := startCluster(t)
 	c.send(c.primary(), "one")
-	for i := range c.nodes {
-		c.stop(i)
-	}
-	for i := range c.nodes {
-		if err := os.RemoveAll(filepath.Join(c.dir, string(rune('a'+i)), "log")); err != nil {
-			t.Fatal(err)
-		}
-		c.start(i)
-	}
+	c.awaitStandby()
+	c.restartWithoutLog()
 	c.await("two states that have stopped", func(st admin.ClusterStatus) bool {
 		return strings.Contains(st.Nodes[0].Warning, "diverged") && strings.Contains(st.Nodes[1].Warning, "diverged")
 	})

@@ -263,6 +263,9 @@ func (m *clusterNode) keepState(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := m.awaitBeginning(ctx); err != nil {
+		return err
+	}
 	member, err := cluster.New(cluster.Options{
 		Node: m.config.Node, Rank: m.rank(), Log: m.replica, Store: m.node.db.Load(), Lead: m.lead,
 		Lease: m.config.Lease, OnEpoch: m.heardEpoch, Logger: m.log,

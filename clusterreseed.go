@@ -72,6 +72,48 @@ func (m *clusterNode) awaitReseed(ctx context.Context, reason error) error {
 	}
 }
 
+// awaitBeginning keeps a node without a state from beginning the log anew beside one
+// that has a state: of an empty log, all brokers must say that they have none. The
+// error wraps cluster.ErrDiverged if one has.
+func (m *clusterNode) awaitBeginning(ctx context.Context) error {
+	if m.node.db.Load().Applied() != (core.LogPosition{}) {
+		return nil
+	}
+	defer m.setCopying("")
+	for told := ""; ; {
+		info, err := m.replica.Info(ctx)
+		if err == nil && info.Last > 0 {
+			return nil
+		}
+		var all []peers.Status
+		if err == nil {
+			all, err = m.peers.All(ctx)
+		}
+		absent := m.knownBrokers()
+		for _, s := range all {
+			if s.Applied > 0 || s.Position().Hash != (core.LogPosition{}).Hash {
+				return fmt.Errorf("the log is empty, and node %s has a state of generation %d up to record %d: %w", s.Node, s.Generation, s.Applied, cluster.ErrDiverged)
+			}
+			if s.Hash != "" { // its store is open
+				absent = slices.DeleteFunc(absent, func(name string) bool { return name == s.Node })
+			}
+		}
+		if len(absent) == 0 {
+			return nil
+		}
+		if who := strings.Join(absent, ", "); who != told {
+			m.log.Info("the log is empty: waiting for the brokers that may have a state", "nodes", who, "error", err)
+			m.setCopying("the log is empty: waits for " + who + " to say whether there is a state")
+			told = who
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(reconnectWait):
+		}
+	}
+}
+
 // newerGeneration tells whether there is a generation after that of this node.
 func (m *clusterNode) newerGeneration(ctx context.Context) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, generationsEvery)
@@ -106,7 +148,7 @@ func (m *clusterNode) reseed(ctx context.Context, confirm string) error {
 	answered := map[string]bool{}
 	var standings []cluster.Standing
 	for _, s := range all {
-		answered[s.Node] = true
+		answered[s.Node] = s.Hash != "" || s.Role == peers.RoleWitness
 		switch {
 		case s.Role == peers.RolePrimary || s.Role == peers.RoleStandby:
 			return fmt.Errorf("%w: %s follows generation %d of the log", admin.ErrClusterState, s.Node, s.Generation)
