@@ -60,7 +60,7 @@ func crashSeeds(t *testing.T) []uint64 {
 	}
 	n := uint64(400)
 	if raceEnabled {
-		n = 12
+		n = 5
 	}
 	if testing.Short() {
 		n = 20

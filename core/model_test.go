@@ -59,7 +59,7 @@ func runsOf(n int) int {
 		}
 	}
 	if raceEnabled {
-		n /= 20
+		n /= 50
 	}
 	return max(n, 1)
 }
