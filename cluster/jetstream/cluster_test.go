@@ -138,6 +138,34 @@ func TestLogConforms(t *testing.T) {
 	})
 }
 
+// TestAMovedLeaderTakesRecords moves the leader of the log from server to server, and
+// has each take a record at once.
+func TestAMovedLeaderTakesRecords(t *testing.T) {
+	s := startServers(t, nil)
+	var logs []*Log
+	for i := range replicas {
+		logs = append(logs, s.open(i))
+	}
+	ctx := patient(t)
+	for n := uint64(0); n < 12; {
+		for i, l := range logs {
+			here, err := l.LeaderHere(ctx)
+			if ctx.Err() != nil {
+				t.Fatalf("%d moves, then: %v", n, err)
+			}
+			if err != nil || !here || l.MoveLeader(ctx) != nil {
+				continue // the others may not be up to date
+			}
+			got := make(chan error, 1)
+			l.Append(n, []byte("record"), func(_ uint64, err error) { got <- err })
+			if err := <-got; err != nil {
+				t.Fatalf("record %d, after a move away from s%d: %v", n+1, i, err)
+			}
+			n++
+		}
+	}
+}
+
 func natsUser(s *Server) nats.Option { return nats.UserInfo(userLog, s.secret) }
 
 func natsInProcess(s *server.Server) nats.Option { return nats.InProcessServer(s) }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/leasemq/broker/cluster"
 )
 
 // Durability is what is known about the servers' fsyncs.
@@ -352,13 +354,37 @@ func (l *Log) MoveLeader(ctx context.Context) error {
 	if a.Error != nil {
 		return fmt.Errorf("move leader to %s: %s (%d)", to, a.Error.Description, a.Error.ErrCode)
 	}
-	for {
-		info, err := l.stream.Info(ctx)
-		if err == nil && info.Cluster != nil && info.Cluster.Leader != "" && info.Cluster.Leader != l.o.Server {
-			return nil
-		}
+	for !l.ledElsewhere(ctx) {
 		if err := wait(ctx, movePoll); err != nil {
 			return fmt.Errorf("move leader to %s: %w", to, err)
 		}
+	}
+	return nil
+}
+
+// ledElsewhere tells whether another server leads the log, and takes records. While
+// nobody does, nobody answers either.
+func (l *Log) ledElsewhere(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, moveTryWait)
+	defer cancel()
+	info, err := l.stream.Info(ctx)
+	return err == nil && info.Cluster != nil && info.Cluster.Leader != "" && info.Cluster.Leader != l.o.Server && l.reached(ctx)
+}
+
+// unreachedSeq is where no log ends.
+const unreachedSeq = 1 << 62
+
+// reached tells whether records reach who leads the log. A server may say that it
+// leads before this one knows that it takes records, and a record that nobody takes
+// is refused. What is sent here is refused by who leads, too: the log ends elsewhere.
+func (l *Log) reached(ctx context.Context) bool {
+	got := make(chan error, 1)
+	l.Append(unreachedSeq, nil, func(_ uint64, err error) { got <- err })
+	select {
+	case err := <-got:
+		var wrong *cluster.WrongLastError
+		return errors.As(err, &wrong)
+	case <-ctx.Done():
+		return false
 	}
 }

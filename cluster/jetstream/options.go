@@ -41,6 +41,7 @@ const (
 	tailPoll       = time.Second // without a record the log is looked at
 	peersWait      = 2 * time.Second
 	movePoll       = 5 * time.Millisecond
+	moveTryWait    = 100 * time.Millisecond
 	tryWait        = 2 * time.Second // for an answer about the stream
 )
 
