@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -74,36 +75,21 @@ func (m *clusterNode) awaitReseed(ctx context.Context, reason error) error {
 
 // awaitBeginning keeps a node without a state from beginning the log anew beside one
 // that has a state: of an empty log, all brokers must say that they have none. The
-// error wraps cluster.ErrDiverged if one has.
+// error wraps cluster.ErrDiverged if one has, and cluster.ErrGeneration if one follows
+// a later generation.
 func (m *clusterNode) awaitBeginning(ctx context.Context) error {
 	if m.node.db.Load().Applied() != (core.LogPosition{}) {
 		return nil
 	}
 	defer m.setCopying("")
 	for told := ""; ; {
-		info, err := m.replica.Info(ctx)
-		if err == nil && info.Last > 0 {
-			return nil
+		who, err := m.mayBegin(ctx)
+		if who == "" {
+			return err
 		}
-		var all []peers.Status
-		if err == nil {
-			all, err = m.peers.All(ctx)
-		}
-		absent := m.knownBrokers()
-		for _, s := range all {
-			if s.Applied > 0 || s.Position().Hash != (core.LogPosition{}).Hash {
-				return fmt.Errorf("the log is empty, and node %s has a state of generation %d up to record %d: %w", s.Node, s.Generation, s.Applied, cluster.ErrDiverged)
-			}
-			if s.Hash != "" { // its store is open
-				absent = slices.DeleteFunc(absent, func(name string) bool { return name == s.Node })
-			}
-		}
-		if len(absent) == 0 {
-			return nil
-		}
-		if who := strings.Join(absent, ", "); who != told {
-			m.log.Info("the log is empty: waiting for the brokers that may have a state", "nodes", who, "error", err)
-			m.setCopying("the log is empty: waits for " + who + " to say whether there is a state")
+		if who != told {
+			m.log.Info("the log may be empty: waiting for the brokers that may have a state", "nodes", who, "error", err)
+			m.setCopying("the log may be empty: waits for " + who + " to say whether there is a state")
 			told = who
 		}
 		select {
@@ -112,6 +98,35 @@ func (m *clusterNode) awaitBeginning(ctx context.Context) error {
 		case <-time.After(reconnectWait):
 		}
 	}
+}
+
+// mayBegin asks once whether a node without a state may follow the log. who lists
+// what has not answered; without it err says why the node may not.
+func (m *clusterNode) mayBegin(ctx context.Context) (who string, err error) {
+	all, err := m.peers.All(ctx)
+	// The log is asked after the brokers: it has what any of them got from it meanwhile.
+	info, logErr := m.replica.Info(ctx)
+	if logErr == nil && info.Last > 0 {
+		return "", nil
+	}
+	absent := m.knownBrokers()
+	for _, s := range all {
+		switch {
+		case s.Generation > m.generation():
+			return "", fmt.Errorf("node %s is at generation %d of the log: %w", s.Node, s.Generation, cluster.ErrGeneration)
+		case s.HasState() && logErr == nil:
+			return "", fmt.Errorf("the log is empty, and node %s has a state of generation %d up to record %d: %w", s.Node, s.Generation, s.Applied, cluster.ErrDiverged)
+		case s.Opened():
+			absent = slices.DeleteFunc(absent, func(name string) bool { return name == s.Node })
+		}
+	}
+	if logErr != nil {
+		absent = append(absent, "the log")
+	}
+	if len(absent) == 0 {
+		return "", nil
+	}
+	return strings.Join(absent, ", "), errors.Join(err, logErr)
 }
 
 // newerGeneration tells whether there is a generation after that of this node.
@@ -148,14 +163,14 @@ func (m *clusterNode) reseed(ctx context.Context, confirm string) error {
 	answered := map[string]bool{}
 	var standings []cluster.Standing
 	for _, s := range all {
-		answered[s.Node] = s.Hash != "" || s.Role == peers.RoleWitness
+		answered[s.Node] = s.Opened()
 		switch {
 		case s.Role == peers.RolePrimary || s.Role == peers.RoleStandby:
 			return fmt.Errorf("%w: %s follows generation %d of the log", admin.ErrClusterState, s.Node, s.Generation)
 		case s.Role == peers.RoleWitness:
 		default:
-			if at := s.Position(); at.Hash != (core.LogPosition{}).Hash {
-				standings = append(standings, cluster.Standing{Node: s.Node, At: at})
+			if s.HasState() {
+				standings = append(standings, cluster.Standing{Node: s.Node, At: s.Position()})
 			}
 		}
 	}

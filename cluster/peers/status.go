@@ -73,6 +73,13 @@ func (s *Status) Position() core.LogPosition {
 	return at
 }
 
+// Opened tells whether the node has said what it has applied, if only that it has
+// nothing: its store is open.
+func (s *Status) Opened() bool { return s.Hash != "" }
+
+// HasState tells whether the node has applied anything.
+func (s *Status) HasState() bool { return s.Position().Hash != core.LogPosition{}.Hash }
+
 // check tells whether s may be sent, and believed to be a status.
 func (s *Status) check() error {
 	switch {
