@@ -70,7 +70,7 @@ func TestFailedStorageStopsTheEngine(t *testing.T) {
 	for _, f := range mishaps() {
 		stopped := 0
 		if raceEnabled && f.step > 1 {
-			f.step, f.least = 3*f.step, f.least/3 // each takes long there
+			f.step, f.least = 3*f.step, max(f.least/3, 1) // each takes long there
 		}
 		for n := 1; failsAt(t, f, n); n += f.step {
 			stopped++

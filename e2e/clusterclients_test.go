@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"net/url"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -18,7 +17,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 	"github.com/eclipse/paho.golang/autopaho"
-	"github.com/eclipse/paho.golang/autopaho/queue/memory"
 	"github.com/eclipse/paho.golang/paho"
 )
 
@@ -89,11 +87,11 @@ func TestPahoOutlivesThePrimary(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), outliveMax)
 	defer cancel()
 	// Of each two one client begins at the standby, and knows that alone.
-	both, one := []*member{primary, standby}, []*member{standby}
+	both, one := []string{primary.process.mqtt, standby.process.mqtt}, []string{standby.process.mqtt}
 	var got arrivals
 	var topics []string
 	var publishers []*autopaho.ConnectionManager
-	for i, known := range [][]*member{both, one} {
+	for i, known := range [][]string{both, one} {
 		sub := dialPaho(ctx, t, fmt.Sprint("sub", i), known, got.add)
 		filter := fmt.Sprintf("t%d/+", i)
 		if _, err := sub.Subscribe(ctx, &paho.Subscribe{Subscriptions: []paho.SubscribeOptions{{Topic: filter, QoS: 2}}}); err != nil {
@@ -123,38 +121,12 @@ func TestPahoOutlivesThePrimary(t *testing.T) {
 		time.Sleep(5 * time.Millisecond)
 	}
 	got.check(t, topics, messages)
+	all := got.await(t, topics, messages)
 	for _, topic := range topics {
-		if n := len(got.got[topic]); n != messages {
+		if n := len(all[topic]); n != messages {
 			t.Errorf("%s: %d messages came, want %d", topic, n, messages)
 		}
 	}
-}
-
-// dialPaho connects a client with a session that stays to the nodes that it knows.
-func dialPaho(ctx context.Context, t *testing.T, id string, known []*member, received func(topic, body string)) *autopaho.ConnectionManager {
-	t.Helper()
-	var urls []*url.URL
-	for _, m := range known {
-		urls = append(urls, &url.URL{Scheme: "mqtt", Host: m.process.mqtt})
-	}
-	cm, err := autopaho.NewConnection(ctx, autopaho.ClientConfig{
-		ServerUrls: urls, KeepAlive: 30, SessionExpiryInterval: 3600, Queue: memory.New(),
-		ReconnectBackoff: func(int) time.Duration { return 100 * time.Millisecond },
-		ClientConfig: paho.ClientConfig{
-			ClientID: id,
-			OnPublishReceived: []func(paho.PublishReceived) (bool, error){func(p paho.PublishReceived) (bool, error) {
-				received(p.Packet.Topic, string(p.Packet.Payload))
-				return true, nil
-			}},
-		},
-	})
-	if err == nil {
-		err = cm.AwaitConnection(ctx)
-	}
-	if err != nil {
-		t.Fatalf("connect %s: %v", id, err)
-	}
-	return cm
 }
 
 // TestAWSSDKOutlivesThePrimary has aws-sdk-go-v2 with the retries that it has by

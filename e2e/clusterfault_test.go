@@ -190,7 +190,7 @@ func TestClusterChecksFindLoss(t *testing.T) {
 	j := newJournal()
 	args := []string{"--data", t.TempDir(), "--sync", "never", "--frontends", "sqs", "--log-level", "warn"}
 	for _, listener := range []string{"--sqs-listen", "--admin-listen"} {
-		args = append(args, listener, "127.0.0.1:"+freePorts(t, newRand(t), 1)[0])
+		args = append(args, listener, "127.0.0.1:"+freePorts(t, 1)[0])
 	}
 	m := &member{t: t, name: "alone", ports: t.TempDir() + "/ports.json"}
 	m.args = append(args, "--ports-file", m.ports)

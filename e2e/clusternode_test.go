@@ -5,17 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/leasemq/broker/cluster/clustertest"
 )
 
 // Bounds of what a test of a cluster waits for, and how often it asks.
@@ -142,15 +142,14 @@ type fleet struct {
 func startFleet(t *testing.T, args ...string) *fleet {
 	t.Helper()
 	f := &fleet{t: t, journal: newJournal()}
-	r := newRand(t)
 	var join []string
 	members := []**member{&f.a, &f.b, &f.w}
-	gossip := freePorts(t, r, len(members))
+	gossip := freePorts(t, len(members))
 	for _, p := range gossip {
 		join = append(join, "127.0.0.1:"+p)
 	}
 	for i, name := range []string{"a", "b", "w"} {
-		free := freePorts(t, r, 7)
+		free := freePorts(t, 7)
 		dir := t.TempDir()
 		m := &member{t: t, name: name, ports: filepath.Join(dir, "ports.json"), sqs: "127.0.0.1:" + free[0], admin: "127.0.0.1:" + free[1]}
 		m.args = append([]string{
@@ -182,34 +181,22 @@ func (f *fleet) members() []*member { return []*member{f.a, f.b, f.w} }
 // portsTaken has the ports that a test of this process has been given.
 var portsTaken sync.Map
 
-// freePorts returns ports that are free on loopback for TCP and UDP, below those
-// that the system gives to whoever asks for any: a node finds its own again.
-func freePorts(t *testing.T, r *rand.Rand, n int) (ports []string) {
+// freePorts returns ports that are free on loopback, and that no node has which is
+// down just now.
+func freePorts(t *testing.T, n int) (ports []string) {
 	t.Helper()
-	for range 100 * n {
-		port := strconv.Itoa(10000 + r.IntN(20000))
-		if _, taken := portsTaken.LoadOrStore(port, true); taken {
-			continue // by a node that is down just now
-		}
-		ln, err := net.Listen("tcp", "127.0.0.1:"+port)
-		if err != nil {
-			continue
-		}
-		packets, err := net.ListenPacket("udp", "127.0.0.1:"+port)
-		if err == nil {
-			// Held until the test has all it wants, so that they differ.
-			defer packets.Close()
-		}
-		defer ln.Close()
-		if err != nil {
-			continue
-		}
-		if ports = append(ports, port); len(ports) == n {
-			return ports
+	for len(ports) < n {
+		for _, address := range clustertest.FreeAddresses(t, n-len(ports)) {
+			_, port, err := net.SplitHostPort(address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, taken := portsTaken.LoadOrStore(port, true); !taken {
+				ports = append(ports, port)
+			}
 		}
 	}
-	t.Fatalf("no %d free ports", n)
-	return nil
+	return ports
 }
 
 // keepLogs writes what the nodes wrote to the artifacts of a test that failed.

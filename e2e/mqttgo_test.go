@@ -49,7 +49,8 @@ func (a *arrivals) awaitOne(t *testing.T, topic, body string) {
 	}
 }
 
-// await waits until each topic has that many different bodies, and returns all.
+// await waits until each topic has that many different bodies, and returns all that
+// have come by then.
 func (a *arrivals) await(t *testing.T, topics []string, n int) map[string][]string {
 	t.Helper()
 	different := func(bodies []string) int {
@@ -72,7 +73,11 @@ func (a *arrivals) await(t *testing.T, topics []string, n int) map[string][]stri
 			t.Errorf("%s has %d of %d", topic, different(a.got[topic]), n)
 		}
 	}
-	return a.got
+	all := make(map[string][]string)
+	for topic, bodies := range a.got {
+		all[topic] = slices.Clone(bodies)
+	}
+	return all
 }
 
 // check wants the bodies 0 to n-1 of each topic: in order, and those of QoS 2
@@ -154,38 +159,14 @@ func TestMQTTClientGo3(t *testing.T) {
 func TestMQTTClientGo5(t *testing.T) {
 	t.Parallel()
 	w := newKilled(t)
-	at, err := url.Parse("mqtt://" + w.relay.address())
-	if err != nil {
-		t.Fatal(err)
-	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*mqttTimeout)
 	defer cancel()
-	dial := func(id string, received func(topic, body string)) *autopaho.ConnectionManager {
-		cm, err := autopaho.NewConnection(ctx, autopaho.ClientConfig{
-			ServerUrls: []*url.URL{at}, KeepAlive: 30, SessionExpiryInterval: 3600, Queue: memory.New(),
-			ReconnectBackoff: func(int) time.Duration { return 50 * time.Millisecond },
-			ClientConfig: paho.ClientConfig{
-				ClientID: id,
-				OnPublishReceived: []func(paho.PublishReceived) (bool, error){func(p paho.PublishReceived) (bool, error) {
-					received(p.Packet.Topic, string(p.Packet.Payload))
-					return true, nil
-				}},
-			},
-		})
-		if err == nil {
-			err = cm.AwaitConnection(ctx)
-		}
-		if err != nil {
-			t.Fatalf("connect: %v", err)
-		}
-		return cm
-	}
 	var all arrivals
-	sub := dial("go5-sub", all.add)
+	sub := dialPaho(ctx, t, "go5-sub", []string{w.relay.address()}, all.add)
 	if _, err := sub.Subscribe(ctx, &paho.Subscribe{Subscriptions: []paho.SubscribeOptions{{Topic: "go5/+", QoS: 2}}}); err != nil {
 		t.Fatal(err)
 	}
-	pub := dial("go5-pub", func(string, string) {})
+	pub := dialPaho(ctx, t, "go5-pub", []string{w.relay.address()}, func(string, string) {})
 	for i := range w.messages {
 		w.maybeKill(i)
 		for qos := byte(1); qos <= 2; qos++ {
@@ -204,6 +185,34 @@ func TestMQTTClientGo5(t *testing.T) {
 		}
 	}
 	w.n.alive()
+}
+
+// dialPaho connects a client with a session that stays to the first of hosts
+// that takes it.
+func dialPaho(ctx context.Context, t *testing.T, id string, hosts []string, received func(topic, body string)) *autopaho.ConnectionManager {
+	t.Helper()
+	var urls []*url.URL
+	for _, host := range hosts {
+		urls = append(urls, &url.URL{Scheme: "mqtt", Host: host})
+	}
+	cm, err := autopaho.NewConnection(ctx, autopaho.ClientConfig{
+		ServerUrls: urls, KeepAlive: 30, SessionExpiryInterval: 3600, Queue: memory.New(),
+		ReconnectBackoff: func(int) time.Duration { return 50 * time.Millisecond },
+		ClientConfig: paho.ClientConfig{
+			ClientID: id,
+			OnPublishReceived: []func(paho.PublishReceived) (bool, error){func(p paho.PublishReceived) (bool, error) {
+				received(p.Packet.Topic, string(p.Packet.Payload))
+				return true, nil
+			}},
+		},
+	})
+	if err == nil {
+		err = cm.AwaitConnection(ctx)
+	}
+	if err != nil {
+		t.Fatalf("connect %s: %v", id, err)
+	}
+	return cm
 }
 
 // killedBroker is a broker that is killed and started again behind a relay.
