@@ -18,6 +18,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
 
+	"github.com/leasemq/broker/cluster/peers"
 	"github.com/leasemq/broker/frontends/admin"
 )
 
@@ -237,6 +238,11 @@ func (d *demo) look(ctx context.Context) (admin.ClusterStatus, string) {
 	}
 	if wrong := troubles(st); len(wrong) > 0 {
 		return st, strings.Join(wrong, "; ")
+	}
+	for _, n := range st.Nodes {
+		if n.Role == string(peers.RoleStarting) {
+			return st, "node " + n.Node + " does not follow the log yet"
+		}
 	}
 	// A primary opens its queues after it has become that.
 	for _, n := range d.nodes {
